@@ -1,0 +1,59 @@
+# Every target prepares what it needs: a fresh machine has only Python >= 3.11 and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+CODE   := agent crds tests
+
+.DEFAULT_GOAL := help
+.PHONY: help venv check lint types imports generated test test-cluster bench generate format lock clean
+
+help: ## Explain every target
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(READY) ## Create .venv with the pinned dependencies and this project
+$(READY): requirements/dev.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+check: lint types imports generated ## Lint, types, import rules, generated files up to date
+
+lint: $(READY) ## ruff: style and common mistakes
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+types: $(READY) ## mypy --strict
+	$(BIN)/mypy agent crds tests
+
+imports: $(READY) ## import-linter: the rooms' import rules
+	$(BIN)/lint-imports
+
+generated: $(READY) ## Fail when a generated file (CRDs, protobuf messages) is not what its source makes
+	$(BIN)/python tools/generate.py --check
+
+generate: $(READY) ## Write the CRDs and the protobuf messages anew
+	$(BIN)/python tools/generate.py
+
+test: $(READY) ## Everything that needs no root and no cluster
+	$(BIN)/pytest -n auto $(ARGS)
+
+test-cluster: $(READY) ## The real cluster: builds it when missing, needs root (ARGS=-k...)
+	$(BIN)/pytest tests/cluster --timeout 900 $(ARGS)
+
+bench: $(READY) ## Speed and memory, printed as tables
+	$(BIN)/python -m pytest tests/bench -s --timeout 900 $(ARGS)
+
+format: $(READY) ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix-only $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+lock: $(READY) ## Resolve requirements/*.txt from pyproject.toml
+	for extra in agent dev; do \
+	  $(BIN)/uv pip compile pyproject.toml --extra $$extra --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements/$$extra.txt; done
+
+clean: ## Remove what the targets made here (the cluster's binaries stay in the user's cache)
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,48 @@
+"""Devices as the other rooms see them; cluster/ renders them for the API."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dracpu_api.cpuset import CpuSet
+
+AttributeValue = bool | int | str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPolicy:
+    """How the scheduler rounds the amounts that claims ask for."""
+
+    default: int
+    minimum: int | None = None  # with step: a validRange
+    step: int | None = None
+    valid_values: tuple[int, ...] = ()  # instead of a range: a device of one unit admits no step
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """An amount that shares of a device consume."""
+
+    name: str
+    value: int
+    policy: RequestPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """Keeps new claims away from a device."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "NoExecute", "None"] = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something that the scheduler may give to a claim."""
+
+    name: str
+    cpus: CpuSet  # what it stands for; never published
+    attributes: Mapping[str, AttributeValue]
+    capacity: Capacity | None = None  # set: shared by several claims (allowMultipleAllocations)
+    taints: tuple[Taint, ...] = ()

@@ -1,0 +1,49 @@
+"""Containers as the runtime shows them, and what the runtime is told of their CPUs."""
+
+from dataclasses import dataclass
+
+from dracpu_api.cpuset import EMPTY, CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeInfo:
+    """What the runtime says of itself, and what follows from that."""
+
+    name: str = ""
+    version: str = ""
+    nri: str = ""  # "" before NRI 0.12, which does not tell
+    passes_cdi_devices: bool = False  # containers carry what the kubelet asked for, which a pod cannot forge
+    unsolicited_updates: bool = False  # UpdateContainers cannot deadlock this runtime (NRI >= 0.12.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container that the runtime created or is about to create."""
+
+    id: str
+    name: str
+    namespace: str
+    pod_name: str
+    pod_uid: str
+    cdi_devices: tuple[str, ...] = ()  # fully qualified: vendor/class=name
+    env: tuple[str, ...] = ()  # "NAME=value"; only names with our prefix are kept
+    cpus: CpuSet = EMPTY  # what its cgroup allows as far as the runtime knows; empty: not limited
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod_name}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUpdate:
+    """CPUs that a container shall run on from now on; never empty."""
+
+    container_id: str
+    cpus: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The answer to a container's creation: its own CPUs, and what changes for others."""
+
+    cpus: CpuSet
+    updates: tuple[ContainerUpdate, ...] = ()

@@ -1,0 +1,87 @@
+"""The machine as the other rooms see it: CPUs and the groups that they form."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
+
+from dracpu_api.cpuset import EMPTY, CpuSet, union
+
+CoreType = Literal["standard", "p-core", "e-core", "lp-e-core"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """One logical CPU that is online and fully described by the kernel."""
+
+    id: int
+    core: int  # the lowest CPU id of the physical core: unique on the machine, which the kernel's core_id is not
+    core_id: int  # what the hardware calls the core; may repeat in another socket
+    socket: int
+    numa: int
+    l3: int  # -1: the kernel reports no L3 cache
+    type: CoreType = "standard"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """All online, completely described CPUs of a machine, and what is wrong with the others."""
+
+    cpus: tuple[Cpu, ...]  # ascending by id, never empty
+    arch: str = ""
+    offline: CpuSet = EMPTY  # present, but switched off
+    isolated: CpuSet = EMPTY  # kernel command line isolcpus; reported, offered all the same
+    nohz_full: CpuSet = EMPTY
+    incomplete: Mapping[int, str] = MappingProxyType({})  # online CPUs that are not offered, and why
+
+    @cached_property
+    def online(self) -> CpuSet:
+        """Every CPU that can be offered or shared."""
+        return CpuSet(cpu.id for cpu in self.cpus)
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Cpu]:
+        """CPU id -> CPU."""
+        return {cpu.id: cpu for cpu in self.cpus}
+
+    @cached_property
+    def cores(self) -> Mapping[int, CpuSet]:
+        """Core (lowest CPU id) -> its online threads, in ascending order of core."""
+        return self._group(lambda cpu: cpu.core)
+
+    @cached_property
+    def sockets(self) -> Mapping[int, CpuSet]:
+        """Socket id -> its CPUs, ascending."""
+        return self._group(lambda cpu: cpu.socket)
+
+    @cached_property
+    def numa_nodes(self) -> Mapping[int, CpuSet]:
+        """NUMA node id -> its CPUs, ascending; nodes without CPUs are absent."""
+        return self._group(lambda cpu: cpu.numa)
+
+    @cached_property
+    def l3_groups(self) -> Mapping[int, CpuSet]:
+        """L3 id -> its CPUs, ascending; CPUs without L3 information are absent."""
+        return {l3: cpus for l3, cpus in self._group(lambda cpu: cpu.l3).items() if l3 >= 0}
+
+    @cached_property
+    def smt(self) -> bool:
+        """True when a core has more than one online thread."""
+        return any(len(threads) > 1 for threads in self.cores.values())
+
+    @cached_property
+    def lowest_core(self) -> CpuSet:
+        """The core of the lowest CPU: what is withheld where nothing is reserved."""
+        return self.cores[self.cpus[0].core]
+
+    def _group(self, key: Callable[[Cpu], int]) -> Mapping[int, CpuSet]:
+        masks: dict[int, int] = {}
+        for cpu in self.cpus:
+            masks[key(cpu)] = masks.get(key(cpu), 0) | 1 << cpu.id
+        return {name: CpuSet.of_mask(masks[name]) for name in sorted(masks)}
+
+
+def threads_of(topology: Topology, cores: CpuSet) -> CpuSet:
+    """All threads of the cores that any of these CPUs belongs to."""
+    return union(topology.cores[core] for core in {topology.by_id[cpu].core for cpu in cores & topology.online})

@@ -1,0 +1,1 @@
+"""What operator and agent share: the objects, their names and the cpuset notation."""

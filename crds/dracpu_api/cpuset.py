@@ -1,0 +1,139 @@
+"""Sets of CPU numbers and their text form, the kernel's list format ("0-3,8").
+
+A set is one integer, bit n for CPU n: set algebra on 512 CPUs is then a few machine words, which is what makes
+the allocator fast. `CpuSet` wraps the integer so that sets and numbers are never mixed up by accident.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+MAX_CPU: Final = 8191  # Linux: the largest NR_CPUS that any architecture can be configured for is 8192
+
+
+class CpuSetError(ValueError):
+    """A text that is no cpuset; the message says what to write instead."""
+
+
+class CpuSet:
+    """An immutable set of CPU numbers."""
+
+    __slots__ = ("mask",)
+    mask: int
+
+    def __init__(self, cpus: Iterable[int] = ()) -> None:
+        mask = 0
+        for cpu in cpus:
+            mask |= 1 << cpu
+        object.__setattr__(self, "mask", mask)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"CpuSet is immutable, {name} cannot be set")
+
+    @classmethod
+    def of_mask(cls, mask: int) -> "CpuSet":
+        """The set whose bit n stands for CPU n."""
+        if mask < 0:
+            raise ValueError("a CPU mask is not negative")
+        made = cls.__new__(cls)
+        object.__setattr__(made, "mask", mask)
+        return made
+
+    @classmethod
+    def parse(cls, text: str) -> "CpuSet":
+        """Reads the list format. Order, overlaps and a trailing newline do not matter; "" is the empty set."""
+        mask = 0
+        stripped = text.strip()
+        if not stripped:
+            return EMPTY
+        for part in stripped.split(","):
+            mask |= _parse_range(part, text)
+        return cls.of_mask(mask)
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        mask, base = self.mask, 0
+        while mask:
+            gap = (mask & -mask).bit_length() - 1
+            mask >>= gap
+            base += gap
+            run = (~mask & (mask + 1)).bit_length() - 1
+            parts.append(str(base) if run == 1 else f"{base}-{base + run - 1}")
+            mask >>= run
+            base += run
+        return ",".join(parts)
+
+    def __repr__(self) -> str:
+        return f"CpuSet({str(self)!r})"
+
+    def __iter__(self) -> Iterator[int]:
+        mask = self.mask
+        while mask:
+            lowest = mask & -mask
+            yield lowest.bit_length() - 1
+            mask ^= lowest
+
+    def __len__(self) -> int:
+        return self.mask.bit_count()
+
+    def __bool__(self) -> bool:
+        return self.mask != 0
+
+    def __contains__(self, cpu: object) -> bool:
+        return isinstance(cpu, int) and cpu >= 0 and bool(self.mask >> cpu & 1)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CpuSet) and self.mask == other.mask
+
+    def __hash__(self) -> int:
+        return hash(self.mask)
+
+    def __or__(self, other: "CpuSet") -> "CpuSet":
+        return CpuSet.of_mask(self.mask | other.mask)
+
+    def __and__(self, other: "CpuSet") -> "CpuSet":
+        return CpuSet.of_mask(self.mask & other.mask)
+
+    def __sub__(self, other: "CpuSet") -> "CpuSet":
+        return CpuSet.of_mask(self.mask & ~other.mask)
+
+    def __le__(self, other: "CpuSet") -> bool:
+        """True when every CPU of this set is in the other one."""
+        return self.mask & ~other.mask == 0
+
+    def isdisjoint(self, other: "CpuSet") -> bool:
+        """True when no CPU is in both."""
+        return self.mask & other.mask == 0
+
+    @property
+    def lowest(self) -> int:
+        """The lowest CPU number; the set must not be empty."""
+        if not self.mask:
+            raise ValueError("an empty set has no lowest CPU")
+        return (self.mask & -self.mask).bit_length() - 1
+
+
+EMPTY: Final = CpuSet()
+
+
+def union(sets: Iterable[CpuSet]) -> CpuSet:
+    """All CPUs of all sets."""
+    mask = 0
+    for one in sets:
+        mask |= one.mask
+    return CpuSet.of_mask(mask)
+
+
+def _parse_range(part: str, text: str) -> int:
+    first, dash, last = part.strip().partition("-")
+    numbers = (first, last) if dash else (first, first)
+    # isdecimal alone would let digits of other scripts pass
+    if not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise CpuSetError(f'"{text.strip()}" is not a cpuset: write CPU numbers and ranges like "0-3,8"')
+    if max(len(number) for number in numbers) > len(str(MAX_CPU)) + 4:
+        raise CpuSetError(f'"{part.strip()}" names a CPU above {MAX_CPU}, the highest that Linux can have')
+    low, high = int(numbers[0]), int(numbers[1])
+    if low > high:
+        raise CpuSetError(f'"{part.strip()}" is reversed: write "{high}-{low}"')
+    if high > MAX_CPU:
+        raise CpuSetError(f'"{part.strip()}" names CPU {high}, above {MAX_CPU}, the highest that Linux can have')
+    return (1 << (high + 1)) - (1 << low)

@@ -1,0 +1,55 @@
+"""Every name that others see: users' manifests, dashboards and other drivers rely on them."""
+
+from typing import Final
+
+DRIVER: Final = "dra.cpu"
+API_GROUP: Final = "dra.cpu"
+API_VERSION: Final = "v1alpha1"
+
+CAPACITY_CPU: Final = f"{DRIVER}/cpu"
+
+ATTRIBUTE_NUMA_NODE: Final = "resource.kubernetes.io/numaNode"  # the standard one: other drivers match on it
+ATTRIBUTE_PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+ATTRIBUTE_SOCKET: Final = f"{DRIVER}/socketID"
+ATTRIBUTE_NUM_CPUS: Final = f"{DRIVER}/numCPUs"
+ATTRIBUTE_SMT: Final = f"{DRIVER}/smtEnabled"
+ATTRIBUTE_CPU: Final = f"{DRIVER}/cpuID"
+ATTRIBUTE_CORE: Final = f"{DRIVER}/coreID"
+ATTRIBUTE_L3: Final = f"{DRIVER}/cacheL3ID"
+ATTRIBUTE_CORE_TYPE: Final = f"{DRIVER}/coreType"
+ATTRIBUTES_NUMA_LEGACY: Final = (f"{DRIVER}/numaNodeID", "dra.net/numaNode")
+
+TAINT_NOT_READY: Final = f"{DRIVER}/not-ready"
+TAINT_SETTLING: Final = f"{DRIVER}/settling"
+TAINT_OFFLINE: Final = f"{DRIVER}/offline"
+
+CDI_KIND: Final = "dra.k8s.io/cpu"
+CDI_ENV_PREFIX: Final = "DRA_CPUSET_"
+
+DEVICE_MACHINE: Final = "cpudevmachine"
+
+
+def device_of_cpu(cpu: int) -> str:
+    """Individual devices are named by CPU id, so that no change of reserved CPUs renames one."""
+    return f"cpudev{cpu:03d}"
+
+
+def device_of_numa_node(numa: int) -> str:
+    """The grouped device of a NUMA node."""
+    return f"cpudevnuma{numa:03d}"
+
+
+def device_of_socket(socket: int) -> str:
+    """The grouped device of a socket."""
+    return f"cpudevsocket{socket:03d}"
+
+
+def cdi_device(claim_uid: str, request: str | None) -> str:
+    """The CDI device of a claim, or of one request where the claim has several."""
+    return f"claim-{claim_uid}" if request is None else f"claim-{claim_uid}-{request}"
+
+
+def cdi_env(claim_uid: str, request: str | None) -> str:
+    """The environment variable that tells a container its CPUs."""
+    name = f"{CDI_ENV_PREFIX}{claim_uid}"
+    return name if request is None else f"{name}_{request.replace('-', '_')}"

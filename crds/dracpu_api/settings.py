@@ -1,0 +1,245 @@
+"""What a node is told to do: the resolved settings in a CpuNode's spec, as dataclasses with a strict decoder.
+
+The agent uses this module instead of the pydantic models, which would cost every node some 20 MiB; a test holds the
+two descriptions together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
+
+
+class SettingsError(ValueError):
+    """A spec that cannot be understood; the message names the field."""
+
+
+class Mode(StrEnum):
+    """How CPUs are offered."""
+
+    GROUPED = "grouped"
+    INDIVIDUAL = "individual"
+
+
+class GroupBy(StrEnum):
+    """What one device of the grouped mode stands for."""
+
+    NUMA_NODE = "numanode"
+    SOCKET = "socket"
+    MACHINE = "machine"
+
+
+class Strategy(StrEnum):
+    """Whether a claim's CPUs stand close together or are spread."""
+
+    PACKED = "packed"
+    DISTRIBUTED = "distributed"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Which CPUs a claim gets inside the device it was given."""
+
+    strategy: Strategy = Strategy.PACKED
+    full_cores: bool = False
+    prefer_uncore_cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A CpuDriverConfig's spec, less what concerns the fleet (selector, priority, rollout)."""
+
+    mode: Mode = Mode.GROUPED
+    group_by: GroupBy = GroupBy.NUMA_NODE
+    reserved_cpus: CpuSet = EMPTY  # empty: the agent withholds its lowest core
+    allocation: Allocation = field(default_factory=Allocation)
+    expose_pcie_roots: bool = False
+    node_allocatable: bool = False
+
+    @property
+    def representation(self) -> tuple[Mode, GroupBy | None]:
+        """What makes two settings publish different devices; groupBy has no effect in individual mode."""
+        return (self.mode, self.group_by if self.mode is Mode.GROUPED else None)
+
+
+@dataclass(frozen=True, slots=True)
+class OutstandingClaim:
+    """A claim that the scheduler allocated on this node before its representation changed."""
+
+    uid: str
+    namespace: str
+    name: str
+    devices: tuple[tuple[str, int], ...]  # device name and how many CPUs of it; individual devices count 1
+
+
+@dataclass(frozen=True, slots=True)
+class CpuNodeSpec:
+    """The spec of this node's CpuNode object."""
+
+    config_name: str
+    config_generation: int
+    settings: Settings
+    revision: str
+    outstanding: tuple[OutstandingClaim, ...] = ()
+
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+def decode_spec(spec: object) -> CpuNodeSpec:
+    """Reads `CpuNode.spec`; refuses what it does not know rather than ignoring half of an instruction."""
+    fields = _Fields(spec, "spec")
+    config = fields.nested("config")
+    decoded = CpuNodeSpec(
+        config_name=config.text("name"),
+        config_generation=config.integer("generation"),
+        settings=_decode_settings(fields.nested("settings")),
+        revision=fields.text("revision"),
+        outstanding=tuple(_decode_outstanding(item) for item in fields.items("outstanding")),
+    )
+    config.finish()
+    fields.finish()
+    return decoded
+
+
+def decode_settings(settings: object) -> Settings:
+    """Reads the settings alone, as the checkpoint keeps them."""
+    return _decode_settings(_Fields(settings, "settings"))
+
+
+def encode_spec(spec: CpuNodeSpec) -> dict[str, object]:
+    """The inverse of `decode_spec`."""
+    return {
+        "config": {"name": spec.config_name, "generation": spec.config_generation},
+        "settings": encode_settings(spec.settings),
+        "revision": spec.revision,
+        "outstanding": [
+            {
+                "uid": claim.uid,
+                "namespace": claim.namespace,
+                "name": claim.name,
+                "devices": [{"name": name, "cpus": cpus} for name, cpus in claim.devices],
+            }
+            for claim in spec.outstanding
+        ],
+    }
+
+
+def encode_settings(settings: Settings) -> dict[str, object]:
+    """The inverse of `decode_settings`."""
+    return {
+        "mode": settings.mode.value,
+        "groupBy": settings.group_by.value,
+        "reservedCPUs": str(settings.reserved_cpus),
+        "allocation": {
+            "strategy": settings.allocation.strategy.value,
+            "fullCores": settings.allocation.full_cores,
+            "preferUncoreCache": settings.allocation.prefer_uncore_cache,
+        },
+        "exposePCIeRoots": settings.expose_pcie_roots,
+        "nodeAllocatable": settings.node_allocatable,
+    }
+
+
+def _decode_settings(fields: "_Fields") -> Settings:
+    allocation = fields.nested("allocation", optional=True)
+    decoded = Settings(
+        mode=fields.choice("mode", Mode, Mode.GROUPED),
+        group_by=fields.choice("groupBy", GroupBy, GroupBy.NUMA_NODE),
+        reserved_cpus=fields.cpuset("reservedCPUs"),
+        allocation=Allocation(
+            strategy=allocation.choice("strategy", Strategy, Strategy.PACKED),
+            full_cores=allocation.flag("fullCores", default=False),
+            prefer_uncore_cache=allocation.flag("preferUncoreCache", default=True),
+        ),
+        expose_pcie_roots=fields.flag("exposePCIeRoots", default=False),
+        node_allocatable=fields.flag("nodeAllocatable", default=False),
+    )
+    allocation.finish()
+    fields.finish()
+    return decoded
+
+
+def _decode_outstanding(item: "_Fields") -> OutstandingClaim:
+    devices = []
+    for device in item.items("devices"):
+        devices.append((device.text("name"), device.integer("cpus")))
+        device.finish()
+    claim = OutstandingClaim(item.text("uid"), item.text("namespace"), item.text("name"), tuple(devices))
+    item.finish()
+    return claim
+
+
+class _Fields:
+    """One JSON object while it is read: each field is taken once, what is left over is an error."""
+
+    def __init__(self, value: object, path: str) -> None:
+        if not isinstance(value, Mapping):
+            raise SettingsError(f"{path} must be an object, got {_kind(value)}")
+        self._left = dict(value)
+        self._path = path
+
+    def nested(self, name: str, *, optional: bool = False) -> "_Fields":
+        value = self._left.pop(name, None)
+        return _Fields({} if value is None and optional else value, f"{self._path}.{name}")
+
+    def items(self, name: str) -> list["_Fields"]:
+        value = self._left.pop(name, None)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self._wrong(name, "a list", value)
+        return [_Fields(item, f"{self._path}.{name}[{index}]") for index, item in enumerate(value)]
+
+    def text(self, name: str) -> str:
+        value = self._left.pop(name, None)
+        if not isinstance(value, str) or not value:
+            raise self._wrong(name, "a text that is not empty", value)
+        return value
+
+    def integer(self, name: str) -> int:
+        value = self._left.pop(name, None)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._wrong(name, "a whole number", value)
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self._left.pop(name, None)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self._wrong(name, "true or false", value)
+        return value
+
+    def choice(self, name: str, choices: type[_E], default: _E) -> _E:
+        value = self._left.pop(name, None)
+        if value is None:
+            return default
+        if not isinstance(value, str) or value not in set(choices):
+            raise self._wrong(name, f"one of {', '.join(choices)}", value)
+        return choices(value)
+
+    def cpuset(self, name: str) -> CpuSet:
+        value = self._left.pop(name, None)
+        if value is None:
+            return EMPTY
+        if not isinstance(value, str):
+            raise self._wrong(name, 'a cpuset like "0-3,8"', value)
+        try:
+            return CpuSet.parse(value)
+        except CpuSetError as error:
+            raise SettingsError(f"{self._path}.{name}: {error}") from error
+
+    def finish(self) -> None:
+        if self._left:
+            names = ", ".join(f"{self._path}.{name}" for name in sorted(map(str, self._left)))
+            raise SettingsError(f"unknown: {names}; this agent is older than the object, or the name is misspelt")
+
+    def _wrong(self, name: str, expected: str, value: object) -> SettingsError:
+        return SettingsError(f"{self._path}.{name} must be {expected}, got {_kind(value)}")
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"{value!r}"
