@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 CODE   := agent crds tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types imports generated test test-cluster bench generate format lock clean
+.PHONY: help venv check lint types imports generated test test-cluster lab-down bench generate format lock clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,8 +40,14 @@ generate: $(READY) ## Write the CRDs and the protobuf messages anew
 test: $(READY) ## Everything that needs no root and no cluster
 	$(BIN)/pytest -n auto $(ARGS)
 
-test-cluster: $(READY) ## The real cluster: builds it when missing, needs root (ARGS=-k...)
+# the build is not the tests' time: it takes ten minutes on a machine that has nothing yet
+LAB = PYTHONPATH=tests/cluster $(BIN)/python -m lab
+test-cluster: $(READY) ## The real cluster: builds it when missing, needs root (ARGS=-k..., LAB_KEEP=1, LAB_REUSE=1)
+	$(LAB) build
 	$(BIN)/pytest tests/cluster --timeout 900 $(ARGS)
+
+lab-down: $(READY) ## Stop a cluster that LAB_KEEP=1 kept
+	$(LAB) down
 
 bench: $(READY) ## Speed and memory, printed as tables
 	$(BIN)/python -m pytest tests/bench -s --timeout 900 $(ARGS)
@@ -50,10 +56,11 @@ format: $(READY) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix-only $(CODE)
 	$(BIN)/ruff format $(CODE)
 
+LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+       --custom-compile-command "make lock" --quiet
 lock: $(READY) ## Resolve requirements/*.txt from pyproject.toml
-	for extra in agent dev; do \
-	  $(BIN)/uv pip compile pyproject.toml --extra $$extra --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements/$$extra.txt; done
+	for extra in agent dev; do $(LOCK) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	echo hatchling | $(LOCK) - --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## Remove what the targets made here (the cluster's binaries stay in the user's cache)
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,162 @@
+"""The CRDs as YAML: the models' schemas, with what kubectl shows of each object.
+
+`files()` is all that is written into the repository: crds/ for `kubectl apply`, and the same text for the chart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel
+
+from dracpu_api.models import CpuDriverConfig, CpuNode
+from dracpu_api.names import API_GROUP, API_VERSION
+from dracpu_api.schema import structural
+
+CHART_FOLDER: Final = "charts/dra-cpu-operator/crd-files"
+
+_HEADER: Final = "# Made from crds/dracpu_api/models.py by `make generate`; changes belong there.\n"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of `kubectl get`; wide ones show with `-o wide` only."""
+
+    name: str
+    path: str
+    description: str
+    type: str = "string"
+    wide: bool = False
+
+    def render(self) -> dict[str, Any]:
+        """As the CRD spells it."""
+        column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        if self.description:
+            column["description"] = self.description
+        if self.wide:
+            column["priority"] = 1
+        return column
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One custom resource: its names, its model and its columns."""
+
+    model: type[BaseModel]
+    plural: str
+    short_name: str
+    columns: tuple[Column, ...]
+
+    @property
+    def kind(self) -> str:
+        """The model's name is the kind."""
+        return self.model.__name__
+
+
+AGE: Final = Column("Age", ".metadata.creationTimestamp", "", type="date")
+
+RESOURCES: Final = (
+    Resource(
+        CpuDriverConfig,
+        plural="cpudriverconfigs",
+        short_name="cpucfg",
+        columns=(
+            Column("Mode", ".spec.mode", "How CPUs are offered"),
+            Column("GroupBy", ".spec.groupBy", "What one device stands for in grouped mode"),
+            Column("Reserved", ".spec.reservedCPUs", "CPUs that are never offered; empty: each node's lowest core"),
+            Column("Nodes", ".status.nodes.selected", "Nodes that follow this config", type="integer"),
+            Column("Applied", ".status.nodes.applied", "Nodes that have applied it", type="integer"),
+            Column("Failed", ".status.nodes.failed", "Nodes that could not", type="integer"),
+            Column("Available", ".status.cpus.available", "CPUs that claims can still get", type="integer"),
+            AGE,
+            Column("Strategy", ".spec.allocation.strategy", "Close together or spread", wide=True),
+            Column("Priority", ".spec.priority", "The highest wins a node", type="integer", wide=True),
+        ),
+    ),
+    Resource(
+        CpuNode,
+        plural="cpunodes",
+        short_name="cpun",
+        columns=(
+            Column("Config", ".spec.config.name", "The CpuDriverConfig that the node follows"),
+            Column("Mode", ".spec.settings.mode", "How CPUs are offered"),
+            Column("CPUs", ".status.topology.counts.cpus", "CPUs that are online", type="integer"),
+            Column("Reserved", ".status.cpus.reserved", "CPUs that are never offered"),
+            Column("Exclusive", ".status.cpus.exclusive", "CPUs that claims hold"),
+            Column("Claims", ".status.claimsTotal", "Claims that hold CPUs", type="integer"),
+            Column("Phase", ".status.phase", "Pending, Settling, Draining, Ready or Failed"),
+            AGE,
+            Column("Shared", ".status.cpus.shared", "CPUs that all other containers run on", wide=True),
+            Column("Runtime", ".status.runtime.version", "The container runtime's version", wide=True),
+            Column("Agent", ".status.agentVersion", "The agent's version", wide=True),
+        ),
+    ),
+)
+
+
+def crds() -> dict[str, str]:
+    """File name -> YAML text of each CustomResourceDefinition."""
+    return {f"{resource.plural}.yaml": _yaml(definition(resource)) for resource in RESOURCES}
+
+
+def files() -> dict[str, str]:
+    """Path in the repository -> text: the CRDs, and the chart's copy of them."""
+    return {f"{folder}/{name}": text for folder in ("crds", CHART_FOLDER) for name, text in crds().items()}
+
+
+def definition(resource: Resource) -> dict[str, Any]:
+    """The CustomResourceDefinition of one resource."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{resource.plural}.{API_GROUP}",
+            # uninstalling the chart must not delete every config of the cluster
+            "annotations": {"helm.sh/resource-policy": "keep"},
+        },
+        "spec": {
+            "group": API_GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": [resource.short_name],
+                "categories": ["dra-cpu"],
+            },
+            "versions": [
+                {
+                    "name": API_VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [column.render() for column in resource.columns],
+                    "schema": {"openAPIV3Schema": _top_level(resource.model)},
+                }
+            ],
+        },
+    }
+
+
+def _top_level(model: type[BaseModel]) -> dict[str, Any]:
+    """The API server knows apiVersion, kind and metadata by itself: defaults and required fields of them stay out."""
+    schema = structural(model)
+    for name in ("apiVersion", "kind", "metadata"):
+        schema["properties"][name] = {"type": schema["properties"][name]["type"]}
+    return schema
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes repeated values out instead of YAML's anchors, and lists indented as people write them."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return _HEADER + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)

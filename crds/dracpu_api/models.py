@@ -1,0 +1,308 @@
+"""The two objects, CpuDriverConfig and CpuNode, as pydantic models.
+
+They are the source of the CRDs (generate.py): a docstring below a field is what `kubectl explain` prints. The operator
+validates with them; the agent does not import them (pydantic would cost each node some 20 MiB) and reads specs with
+settings.py. A test holds the two together.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, WithJsonSchema
+
+from dracpu_api import rules
+from dracpu_api.parts import (
+    ApiVersion,
+    Budget,
+    Conditions,
+    Count,
+    Int,
+    LabelKey,
+    LabelValue,
+    Metadata,
+    Object,
+    Settings,
+)
+
+
+class SelectorRequirement(Object):
+    """A condition on one label of a node."""
+
+    key: LabelKey
+    """The label's key."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """In and NotIn compare the label with values, Exists and DoesNotExist look at the key alone."""
+    values: Annotated[
+        tuple[LabelValue, ...], Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"})
+    ] = ()
+    """The values of In and NotIn; none with Exists and DoesNotExist."""
+
+
+class NodeSelector(Object):
+    """Nodes by their labels. All that is given must hold; empty selects every Linux node."""
+
+    match_labels: Annotated[dict[str, LabelValue], Field(max_length=64), rules.LABEL_KEYS] = Field(default_factory=dict)
+    """Labels that a node must have, with exactly these values."""
+    match_expressions: Annotated[
+        tuple[Annotated[SelectorRequirement, rules.OPERATOR_NEEDS_VALUES, rules.OPERATOR_TAKES_NO_VALUES], ...],
+        Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """Conditions on a node's labels, each of which must hold."""
+
+
+class Rollout(Object):
+    """How fast a change reaches the nodes."""
+
+    max_unavailable: Budget = "25%"
+    """How many of the selected nodes may be changing or failed at the same time: a number, or a percentage, rounded
+    up. A node's first settings do not count."""
+    paused: StrictBool = False
+    """true holds the rollout: nodes keep the settings that they have."""
+    settle_seconds: Annotated[Int, Field(ge=0, le=3600)] = 10
+    """How long the old devices stay published, closed to new claims, before a change of mode or groupBy replaces
+    them."""
+
+
+class CpuDriverConfigSpec(Settings):
+    """What the nodes of this config are told to do. Every field has a default: an empty spec is valid."""
+
+    node_selector: Annotated[NodeSelector, Field(json_schema_extra={"x-kubernetes-map-type": "atomic"})] = (
+        NodeSelector()
+    )
+    """The nodes that this config is for; empty selects every Linux node."""
+    priority: Annotated[Int, Field(ge=-1_000_000_000, le=1_000_000_000, json_schema_extra={"format": "int32"})] = 0
+    """Which config a node follows when several select it: the highest priority, then the oldest, then the first by
+    name."""
+    rollout: Rollout = Rollout()
+    """How fast a change of this config reaches the nodes."""
+
+
+class FleetNodes(Object):
+    """How many nodes are where."""
+
+    selected: Count = 0
+    """Nodes that follow this config."""
+    applied: Count = 0
+    """Nodes that have applied its present settings."""
+    progressing: Count = 0
+    """Nodes that are about to."""
+    failed: Count = 0
+    """Nodes that could not and stay on their last good settings; their CpuNode tells why."""
+
+
+class FleetCpus(Object):
+    """Sums over the nodes that follow this config."""
+
+    total: Count = 0
+    """CPUs that are online."""
+    reserved: Count = 0
+    """CPUs that are never offered."""
+    exclusive: Count = 0
+    """CPUs that claims hold."""
+    available: Count = 0
+    """CPUs that claims can still get."""
+
+
+class CpuDriverConfigStatus(Object):
+    """What has become of this config; written by the operator."""
+
+    observed_generation: Count | None = None
+    """The generation that this status tells of."""
+    nodes: FleetNodes | None = None
+    """How many nodes follow this config and how far they are."""
+    cpus: FleetCpus | None = None
+    """Their CPUs."""
+    conditions: Conditions = ()
+    """Accepted, Progressing, Available, Degraded and Conflicted; the message names what to do."""
+
+
+class CpuDriverConfig(Object):
+    """How the nodes that it selects offer CPUs to claims."""
+
+    api_version: ApiVersion = "dra.cpu/v1alpha1"
+    kind: Annotated[Literal["CpuDriverConfig"], WithJsonSchema({"type": "string"})] = "CpuDriverConfig"
+    metadata: Metadata = Field(default_factory=dict)
+    spec: CpuDriverConfigSpec = CpuDriverConfigSpec()
+    """What the nodes of this config are told to do. Every field has a default: an empty spec is valid."""
+    status: CpuDriverConfigStatus | None = None
+    """What has become of this config; written by the operator."""
+
+
+class ConfigReference(Object):
+    """The config that a node follows."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """The CpuDriverConfig's name."""
+    generation: Int
+    """The generation of it that the settings were made from."""
+
+
+class OutstandingDevice(Object):
+    """A device, or a share of one, that a claim was given."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The device's name."""
+    cpus: Annotated[Int, Field(ge=1)]
+    """How many of its CPUs; 1 for a device of individual mode."""
+
+
+class OutstandingClaim(Object):
+    """A claim that the scheduler allocated on this node before the node's devices changed."""
+
+    uid: Annotated[str, Field(min_length=1, max_length=63)]
+    """The claim's UID."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63)]
+    """The claim's namespace."""
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """The claim's name."""
+    devices: Annotated[
+        tuple[OutstandingDevice, ...], Field(max_length=32, json_schema_extra={"x-kubernetes-list-type": "atomic"})
+    ]
+    """The devices of this node that it was given."""
+
+
+class CpuNodeSpec(Object):
+    """What this node is told to do; written by the operator."""
+
+    config: ConfigReference
+    """The CpuDriverConfig that this node follows."""
+    settings: Settings
+    """Its settings, less what concerns the fleet."""
+    revision: Annotated[str, Field(min_length=1, max_length=63)]
+    """A hash of the settings; the node repeats it in its status once they are applied."""
+    outstanding: Annotated[
+        tuple[OutstandingClaim, ...],
+        Field(
+            max_length=8192, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]}
+        ),
+    ] = ()
+    """Claims allocated on this node, listed while its devices change, so that their CPUs are not offered twice."""
+
+
+class NodeRuntime(Object):
+    """The container runtime, as it introduced itself."""
+
+    name: str
+    """Its name, such as containerd or cri-o."""
+    version: str
+    """Its version."""
+    nri: str = ""
+    """Its NRI version; empty where the runtime does not tell."""
+
+
+class TopologyCounts(Object):
+    """How many of each there are, counting what is online."""
+
+    sockets: Count
+    """Sockets."""
+    numa_nodes: Count
+    """NUMA nodes that have CPUs."""
+    l3_groups: Count
+    """Groups of CPUs that share an L3 cache."""
+    cores: Count
+    """Physical cores."""
+    cpus: Count
+    """Logical CPUs."""
+
+
+class LayoutGroup(Object):
+    """Cores that share socket, NUMA node and L3 cache."""
+
+    socket: Int
+    """The socket's id."""
+    numa: Int
+    """The NUMA node's id."""
+    l3: Int
+    """The L3 group's id; -1 where the kernel reports no L3 cache."""
+    cores: str
+    """Each core as the cpuset of its threads, such as "0,64 1,65"; where a machine has several types of cores, the name
+    of a type stands before its cores."""
+
+
+class NodeTopology(Object):
+    """The machine."""
+
+    arch: str
+    """The architecture, as uname tells it."""
+    smt: StrictBool
+    """true when a core has more than one online thread."""
+    counts: TopologyCounts
+    """How many sockets, NUMA nodes, L3 groups, cores and CPUs there are."""
+    layout: Annotated[tuple[LayoutGroup, ...], Field(json_schema_extra={"x-kubernetes-list-type": "atomic"})] = ()
+    """Which core stands where."""
+
+
+class NodeCpuCounts(Object):
+    """Sizes of the cpusets."""
+
+    reserved: Count
+    """CPUs that are never offered."""
+    exclusive: Count
+    """CPUs that claims hold."""
+    shared: Count
+    """CPUs that all other containers run on."""
+
+
+class NodeCpus(Object):
+    """The node's CPUs by use, in the kernel's list format."""
+
+    reserved: str
+    """CPUs that are never offered."""
+    exclusive: str
+    """CPUs that claims hold."""
+    shared: str
+    """CPUs that all other containers run on."""
+    counts: NodeCpuCounts
+    """Sizes of these sets."""
+
+
+class HeldClaim(Object):
+    """A claim that holds CPUs of this node."""
+
+    namespace: str
+    """The claim's namespace."""
+    name: str
+    """The claim's name."""
+    uid: str
+    """The claim's UID."""
+    cpus: str
+    """Its CPUs, in the kernel's list format."""
+
+
+class CpuNodeStatus(Object):
+    """What this node does; written by its agent."""
+
+    applied_revision: str | None = None
+    """The revision whose settings are in force."""
+    phase: Literal["Pending", "Settling", "Draining", "Ready", "Failed"] | None = None
+    """Pending: no settings applied yet. Settling: a change of devices is announced. Draining: the new devices are
+    published, claims of the old ones still hold CPUs. Ready. Failed: the settings could not be applied, the last good
+    ones stay in force."""
+    agent_version: str | None = None
+    """The agent's version."""
+    runtime: NodeRuntime | None = None
+    """The container runtime that the agent is connected to."""
+    topology: NodeTopology | None = None
+    """The machine as the agent found it."""
+    cpus: NodeCpus | None = None
+    """The node's CPUs by use."""
+    claims: Annotated[
+        tuple[HeldClaim, ...], Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "atomic"})
+    ] = ()
+    """Claims that hold CPUs of this node, at most 256 of them."""
+    claims_total: Count | None = None
+    """How many claims hold CPUs of this node."""
+    conditions: Conditions = ()
+    """ConfigApplied, KubeletRegistered, RuntimeConnected, SlicesPublished and StateHealthy; the message names what to
+    do."""
+
+
+class CpuNode(Object):
+    """One node: what it is told to do, and how it stands. Has the name of its Node."""
+
+    api_version: ApiVersion = "dra.cpu/v1alpha1"
+    kind: Annotated[Literal["CpuNode"], WithJsonSchema({"type": "string"})] = "CpuNode"
+    metadata: Metadata = Field(default_factory=dict)
+    spec: CpuNodeSpec
+    """What this node is told to do; written by the operator."""
+    status: CpuNodeStatus | None = None
+    """What this node does; written by its agent."""

@@ -1,0 +1,108 @@
+"""What the models of both objects are built from: how they are spelt and checked, their scalars, a node's settings."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, WithJsonSchema
+
+from dracpu_api import rules
+from dracpu_api.settings import GroupBy, Mode, Strategy
+
+_SPELLINGS = {"cpus": "CPUs", "pcie": "PCIe"}  # how Kubernetes writes abbreviations inside a name
+
+
+def _kubernetes_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(_SPELLINGS.get(word, word.capitalize()) for word in others)
+
+
+class Object(BaseModel):
+    """Spelt in snake_case here and as Kubernetes does on the wire; unknown fields are errors."""
+
+    model_config = ConfigDict(
+        alias_generator=_kubernetes_name,
+        validate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+
+# JSON is not coerced: the API server takes neither "1" for a number nor "yes" for a truth value
+Int = Annotated[int, Strict()]
+Count = Annotated[int, Strict(), Field(ge=0)]
+
+CpuSetText = Annotated[
+    str,
+    Field(max_length=1024, json_schema_extra={"pattern": rules.CPUSET_PATTERN}),  # CEL's cost limit: not 4096
+    rules.CPUSET_POSSIBLE,
+    rules.CPUSET_NOTATION,
+    rules.CPUSET_ASCENDING,
+]
+LabelKey = Annotated[
+    str, Field(max_length=317, json_schema_extra={"pattern": rules.LABEL_KEY_PATTERN}), rules.LABEL_KEY
+]
+LabelValue = Annotated[
+    str, Field(max_length=63, json_schema_extra={"pattern": rules.LABEL_VALUE_PATTERN}), rules.LABEL_VALUE
+]
+Budget = Annotated[Int | str, WithJsonSchema({"x-kubernetes-int-or-string": True}), rules.BUDGET]
+Metadata = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
+ApiVersion = Annotated[Literal["dra.cpu/v1alpha1"], WithJsonSchema({"type": "string"})]
+
+
+class Condition(Object):
+    """One thing that is true or not of this object, and why."""
+
+    type: Annotated[str, Field(min_length=1, max_length=316)]
+    """What this condition tells of."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it is so."""
+    observed_generation: Count | None = None
+    """The generation of the object that was looked at."""
+    last_transition_time: datetime
+    """When status changed last."""
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """The cause in one CamelCase word, for programs."""
+    message: Annotated[str, Field(max_length=32768)]
+    """The cause in a sentence, and what to do about it."""
+
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]
+
+
+class Allocation(Object):
+    """Which CPUs a claim gets inside the device that the scheduler gave it."""
+
+    strategy: Strategy = Strategy.PACKED
+    """packed keeps a claim's CPUs close together: whole sockets, NUMA nodes, L3 groups and cores first. distributed
+    spreads them evenly over L3 groups (groupBy numanode) or NUMA nodes (groupBy socket or machine)."""
+    full_cores: StrictBool = False
+    """true gives only whole physical cores, so that no two claims share the threads of one; amounts are rounded up to
+    whole cores."""
+    prefer_uncore_cache: StrictBool = True
+    """true keeps a claim inside one L3 cache group where that is possible."""
+
+
+class Settings(Object):
+    """How a node offers and allocates its CPUs."""
+
+    mode: Mode = Mode.GROUPED
+    """grouped offers one device for each group of CPUs, from which claims take an amount. individual offers each CPU
+    as a device of its own, which claims select by its attributes (at most 32 in one claim)."""
+    group_by: GroupBy = GroupBy.NUMA_NODE
+    """What one device stands for in grouped mode: a NUMA node, a socket or the machine. Without effect in individual
+    mode."""
+    reserved_cpus: CpuSetText = ""
+    """CPUs that are never offered, for the system and for pods without claims, in the kernel's list format: "0-1" or
+    "0-3,64-67". Empty: each node withholds its lowest core."""
+    allocation: Allocation = Allocation()
+    """Which CPUs a claim gets inside the device that the scheduler gave it."""
+    expose_pcie_roots: StrictBool = False
+    """true publishes the PCIe roots that are local to a device's CPUs, so that a claim can match CPUs with a GPU or a
+    network card. Needs the feature gate DRAListTypeAttributes."""
+    node_allocatable: StrictBool = False
+    """true lets the scheduler subtract claimed CPUs from the node's allocatable CPU. Needs the feature gate
+    DRANodeAllocatableResources."""

@@ -1,0 +1,51 @@
+"""What README and docs show is true: manifests, claims' parameters, options, metrics."""
+
+import doc_manifests
+import pytest
+from doc_manifests import ROOT, Shown
+
+from dracpu_agent import options
+from dracpu_agent.claims.parameters import read_parameters
+from dracpu_agent.observe.metrics import Metrics
+from dracpu_api import names
+from dracpu_api.validate import parse
+
+SHOWN = doc_manifests.shown()
+OWN = [one for one in SHOWN if one.manifest["apiVersion"].startswith(f"{names.API_GROUP}/")]
+CLAIMS = [one for one in SHOWN if one.manifest["kind"].startswith("ResourceClaim")]
+
+
+@pytest.mark.parametrize("example", OWN, ids=str)
+def test_our_objects_are_valid(example: Shown) -> None:
+    parse(example.manifest)
+
+
+@pytest.mark.parametrize("example", CLAIMS, ids=str)
+def test_claims_name_our_class_and_parameters_that_the_agent_reads(example: Shown) -> None:
+    spec = example.manifest["spec"]
+    devices = spec.get("spec", spec)["devices"]
+    for request in devices["requests"]:
+        assert request["exactly"]["deviceClassName"] == names.DRIVER
+        assert request["exactly"].get("capacity", {}).get("requests", {}).keys() <= {names.CAPACITY_CPU}
+    for config in devices.get("config", ()):
+        assert config["opaque"]["driver"] == names.DRIVER
+        read_parameters(config["opaque"]["parameters"])
+
+
+def test_every_option_of_the_agent_is_explained_with_its_default() -> None:
+    explained = (ROOT / "docs/user/configure.md").read_text()
+    parsed = vars(options.parser({}).parse_args(["run", "--node-name", "n"]))
+    for name, default in parsed.items():
+        if name != "command":
+            (line,) = (line for line in explained.splitlines() if line.startswith(f"| `--{name.replace('_', '-')}` |"))
+            assert name == "node_name" or not default or f"`{default}`" in line
+
+
+def test_every_metric_is_explained() -> None:
+    explained = (ROOT / "docs/user/metrics.md").read_text()
+    metrics = Metrics("0.1.0")
+    metrics.set_config(config="c", mode="grouped", group_by="numanode")
+    types = [line.split()[2] for line in metrics.render().decode().splitlines() if line.startswith("# TYPE")]
+    ours = [name for name in types if name.startswith("dra_cpu_")]
+    assert len(ours) > 10
+    assert [name for name in ours if f"`{name}`" not in explained and f"`{name}{{" not in explained] == []

@@ -1,0 +1,109 @@
+"""The CRDs are what the models say, and what an API server takes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from dracpu_api import generate
+from dracpu_api.schema import SchemaError, structural
+
+ROOT = Path(__file__).parents[2]
+
+
+def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from walk(child, f"{path}.{name}")
+    for nested in ("items", "additionalProperties"):
+        if nested in schema:
+            yield from walk(schema[nested], f"{path}[]")
+
+
+def version(resource: generate.Resource) -> dict[str, Any]:
+    (only,) = generate.definition(resource)["spec"]["versions"]
+    assert isinstance(only, dict)
+    return only
+
+
+@pytest.fixture(params=generate.RESOURCES, ids=lambda resource: resource.kind)
+def schema(request: pytest.FixtureRequest) -> dict[str, Any]:
+    made: dict[str, Any] = version(request.param)["schema"]["openAPIV3Schema"]
+    return made
+
+
+@pytest.mark.parametrize("path", sorted(generate.files()))
+def test_the_files_in_the_repository_are_up_to_date(path: str) -> None:
+    assert (ROOT / path).read_text() == generate.files()[path], "run `make generate` and commit the result"
+
+
+def test_the_text_reads_back_as_the_definition() -> None:
+    for resource in generate.RESOURCES:
+        assert yaml.safe_load(generate.crds()[f"{resource.plural}.yaml"]) == generate.definition(resource)
+
+
+def test_every_value_has_a_type(schema: dict[str, Any]) -> None:
+    for path, node in walk(schema):
+        assert "type" in node or node.get("x-kubernetes-int-or-string"), path
+
+
+def test_every_field_is_explained(schema: dict[str, Any]) -> None:
+    for name in ("spec", "status"):
+        for path, node in walk(schema["properties"][name], name):
+            if not path.endswith("[]"):
+                assert node["description"].endswith("."), path
+
+
+def test_a_config_needs_no_field_and_a_node_needs_its_spec() -> None:
+    config, node = (version(resource)["schema"]["openAPIV3Schema"] for resource in generate.RESOURCES)
+    assert "required" not in config
+    assert "required" not in config["properties"]["spec"]
+    assert node["required"] == ["spec"]
+
+
+def test_nested_defaults_are_filled_in_where_the_object_is_absent() -> None:
+    config, _ = (version(resource)["schema"]["openAPIV3Schema"] for resource in generate.RESOURCES)
+    spec = config["properties"]["spec"]
+    nested = [spec] + [spec["properties"][name] for name in ("allocation", "nodeSelector", "rollout")]
+    assert [node["default"] for node in nested] == [{}, {}, {}, {}]
+
+
+def test_rules_keep_to_cel_without_optional_syntax(schema: dict[str, Any]) -> None:
+    rules = [rule["rule"] for _, node in walk(schema) for rule in node.get("x-kubernetes-validations", ())]
+    assert rules
+    assert not [rule for rule in rules if ".?" in rule or "[?" in rule]
+
+
+def test_columns_lead_to_fields_that_exist() -> None:
+    for resource in generate.RESOURCES:
+        paths = {path for path, _ in walk(version(resource)["schema"]["openAPIV3Schema"])}
+        columns = {column.path for column in resource.columns} - {generate.AGE.path}
+        assert columns <= paths
+
+
+def test_columns_end_with_the_age_and_then_the_wide_ones() -> None:
+    for resource in generate.RESOURCES:
+        wide = [column.wide for column in resource.columns]
+        assert wide == sorted(wide)
+        assert [column for column in resource.columns if not column.wide][-1] == generate.AGE
+
+
+def test_alternatives_that_no_structural_schema_has_are_refused() -> None:
+    class Vague(BaseModel):
+        value: int | str
+
+    with pytest.raises(SchemaError, match="no alternatives"):
+        structural(Vague)
+
+
+def test_keywords_that_nobody_thought_of_are_refused() -> None:
+    class Strange(BaseModel):
+        value: dict[str, int]
+
+    Strange.model_config["json_schema_extra"] = {"examples": [1]}
+    Strange.model_rebuild(force=True)
+    with pytest.raises(SchemaError, match="examples"):
+        structural(Strange)

@@ -1,0 +1,59 @@
+"""The operator's models and the agent's dataclasses describe one spec: names, defaults, choices and meaning."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from node_specs import specs
+from pydantic import BaseModel
+
+from dracpu_api import models, parts, settings
+from dracpu_api.settings import CpuNodeSpec, decode_settings, decode_spec, encode_settings, encode_spec
+
+TWINS = [(parts.Settings, settings.Settings), (parts.Allocation, settings.Allocation)]
+
+
+def dump(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True)
+
+
+@pytest.mark.parametrize(("model", "record"), TWINS)
+def test_both_have_the_same_fields(model: type[BaseModel], record: type) -> None:
+    assert list(model.model_fields) == [field.name for field in dataclasses.fields(record)]
+
+
+def test_both_have_the_same_defaults() -> None:
+    assert dump(parts.Settings()) == encode_settings(settings.Settings())
+    assert decode_settings({}) == settings.Settings()
+
+
+def test_choices_are_the_same_objects() -> None:
+    for name in ("mode", "group_by"):
+        default = getattr(settings.Settings(), name)
+        assert parts.Settings.model_fields[name].annotation is type(default)
+    assert parts.Allocation.model_fields["strategy"].annotation is settings.Strategy
+
+
+def test_a_config_adds_only_what_concerns_the_fleet() -> None:
+    added = models.CpuDriverConfigSpec.model_fields.keys() - parts.Settings.model_fields.keys()
+    assert added == {"node_selector", "priority", "rollout"}
+
+
+@given(specs)
+def test_what_the_agent_writes_the_models_take_and_give_back_unchanged(spec: CpuNodeSpec) -> None:
+    written = encode_spec(spec)
+    taken = models.CpuNodeSpec.model_validate(written, by_alias=True, by_name=False)
+    assert dump(taken) == written
+    assert decode_spec(dump(taken)) == spec
+
+
+@pytest.mark.parametrize("name", sorted(models.CpuNodeSpec.model_fields))
+def test_a_field_that_one_needs_the_other_needs_too(name: str) -> None:
+    whole = {"config": {"name": "c", "generation": 1}, "settings": {}, "revision": "r", "outstanding": []}
+    del whole[name]
+    if models.CpuNodeSpec.model_fields[name].is_required():
+        with pytest.raises(settings.SettingsError, match=name):
+            decode_spec(whole)
+    else:
+        decode_spec(whole)

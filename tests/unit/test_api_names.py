@@ -1,0 +1,28 @@
+"""Names that manifests, dashboards and other drivers rely on."""
+
+from typing import get_args
+
+from dracpu_api import names
+from dracpu_api.models import CpuDriverConfig, CpuNode
+
+
+def test_devices_are_named_by_what_they_stand_for() -> None:
+    assert names.device_of_cpu(7) == "cpudev007"
+    assert names.device_of_cpu(1023) == "cpudev1023"
+    assert names.device_of_numa_node(1) == "cpudevnuma001"
+    assert names.device_of_socket(0) == "cpudevsocket000"
+
+
+def test_a_claim_with_one_request_is_named_by_its_uid_alone() -> None:
+    assert names.cdi_device("u-1", None) == "claim-u-1"
+    assert names.cdi_env("u-1", None) == "DRA_CPUSET_u-1"
+
+
+def test_a_request_of_several_is_named_too() -> None:
+    assert names.cdi_device("u-1", "big-part") == "claim-u-1-big-part"
+    assert names.cdi_env("u-1", "big-part") == "DRA_CPUSET_u-1_big_part"
+
+
+def test_the_models_carry_the_apis_group_and_version() -> None:
+    for model in (CpuDriverConfig, CpuNode):
+        assert get_args(model.model_fields["api_version"].annotation) == (f"{names.API_GROUP}/{names.API_VERSION}",)

@@ -1,0 +1,30 @@
+"""What an agent writes into its CpuNode's status, the schema takes."""
+
+import machines
+import pytest
+from nodes import SAFE_RUNTIME, spec
+
+from dracpu_agent import status
+from dracpu_agent.cluster.status_plan import with_transition_times
+from dracpu_agent.node import NodeState
+from dracpu_agent.standing import Standing
+from dracpu_api.models import CpuNodeStatus
+
+
+@pytest.mark.parametrize("machine", machines.PRESETS, ids=lambda machine: machine.name)
+def test_the_status_of_any_machine_fits_the_schema(machine: machines.Machine) -> None:
+    node = NodeState("vm1", machine.expected())
+    node.runtime = SAFE_RUNTIME
+    written = status.status_of(node, Standing().conditions(node), "0.1.0")
+    stamped = with_transition_times(written, {}, "2026-01-02T03:04:05Z")
+    taken = CpuNodeStatus.model_validate(stamped, by_alias=True, by_name=False)
+    assert taken.model_dump(mode="json", by_alias=True, exclude_none=True) == stamped
+
+
+def test_the_revision_that_was_applied_fits_the_schema() -> None:
+    node = NodeState("vm1", machines.LAB.expected())
+    node.configure(spec(revision="r7"))
+    published = status.Condition(status.SLICES_PUBLISHED, True, "Published")
+    others = [one for one in Standing().conditions(node) if one.type != status.SLICES_PUBLISHED]
+    stamped = with_transition_times(status.status_of(node, [*others, published], "0.1.0"), {}, "2026-01-02T03:04:05Z")
+    assert CpuNodeStatus.model_validate(stamped, by_alias=True, by_name=False).applied_revision == "r7"
