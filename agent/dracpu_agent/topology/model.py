@@ -1,14 +1,19 @@
 """The machine as the other rooms see it: CPUs and the groups that they form."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal, get_args
 
+from dracpu_agent.errors import DriverError
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 
 CoreType = Literal["standard", "p-core", "e-core", "lp-e-core"]
+CORE_TYPES: Final[tuple[CoreType, ...]] = get_args(CoreType)
+
+
+class TopologyError(DriverError):
+    """A machine, or a description of one, that cannot be understood; the message names what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +21,7 @@ class Cpu:
     """One logical CPU that is online and fully described by the kernel."""
 
     id: int
-    core: int  # the lowest CPU id of the physical core: unique on the machine, which the kernel's core_id is not
+    core: int  # the lowest online CPU of the physical core: unique on the machine, which the kernel's core_id is not
     core_id: int  # what the hardware calls the core; may repeat in another socket
     socket: int
     numa: int
@@ -33,7 +38,7 @@ class Topology:
     offline: CpuSet = EMPTY  # present, but switched off
     isolated: CpuSet = EMPTY  # kernel command line isolcpus; reported, offered all the same
     nohz_full: CpuSet = EMPTY
-    incomplete: Mapping[int, str] = MappingProxyType({})  # online CPUs that are not offered, and why
+    incomplete: Mapping[int, str] = field(default_factory=dict)  # online CPUs that are not offered, and why
 
     @cached_property
     def online(self) -> CpuSet:

@@ -1,0 +1,84 @@
+"""`dracpu-agent topology -o json`, and back: one object per CPU, for other programs and for `dracpu-agent plan`.
+
+    [{"cpu": 0, "core": 0, "socket": 0, "numa": 0, "l3": 0, "type": "standard", "siblings": "0,64"}, ...]
+
+`core` is the lowest CPU of the physical core, unique on the machine; `siblings` are all online threads of that core,
+the CPU itself included; `l3` is -1 where the kernel reports no L3 cache.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from dracpu_agent.topology.model import CORE_TYPES, CoreType, Cpu, Topology, TopologyError
+from dracpu_api.cpuset import MAX_CPU
+
+FIELDS: Final = ("cpu", "core", "socket", "numa", "l3", "type", "siblings")
+MOST: Final = 2**31 - 1  # the kernel's ids are C ints
+
+
+def to_json(topology: Topology) -> str:
+    """The CPUs that can be offered or shared, a line each, ascending."""
+    siblings = {core: str(threads) for core, threads in topology.cores.items()}
+    lines = (
+        json.dumps(
+            {
+                "cpu": cpu.id,
+                "core": cpu.core,
+                "socket": cpu.socket,
+                "numa": cpu.numa,
+                "l3": cpu.l3,
+                "type": cpu.type,
+                "siblings": siblings[cpu.core],
+            }
+        )
+        for cpu in topology.cpus
+    )
+    return "[\n  " + ",\n  ".join(lines) + "\n]\n"
+
+
+def from_json(text: str) -> Topology:
+    """Reads what `to_json` wrote; a description that contradicts itself is refused rather than believed in part."""
+    try:
+        items = json.loads(text)
+    except ValueError as error:
+        raise TopologyError(f"not JSON: {error}") from error
+    return from_items(items)
+
+
+def from_items(items: object) -> Topology:
+    """The same from decoded JSON, as a file with several machines holds it."""
+    if not isinstance(items, list) or not items:
+        raise TopologyError("a topology is a list of CPUs as `dracpu-agent topology -o json` prints it")
+    described = [_cpu(item, place) for place, item in enumerate(items)]
+    topology = Topology(tuple(sorted((cpu for cpu, _ in described), key=lambda cpu: cpu.id)))
+    if len(topology.by_id) < len(topology.cpus):
+        raise TopologyError("a CPU is described twice")
+    for cpu, siblings in described:
+        threads = topology.cores[cpu.core]
+        if cpu.core != threads.lowest:
+            raise TopologyError(f"CPU {cpu.id}: core must be {threads.lowest}, the lowest CPU of its core {threads}")
+        if siblings != str(threads):
+            raise TopologyError(f'CPU {cpu.id}: siblings must be "{threads}", the CPUs of its core, got {siblings!r}')
+    return topology
+
+
+def _cpu(item: object, place: int) -> tuple[Cpu, object]:
+    """A CPU and what is said of its siblings."""
+    if not isinstance(item, dict) or set(item) != set(FIELDS):
+        raise TopologyError(f"item {place} must be an object with exactly these fields: {', '.join(FIELDS)}")
+    cpu, core, socket, numa = (_number(item, name, place) for name in ("cpu", "core", "socket", "numa"))
+    l3 = _number(item, "l3", place, least=-1)
+    core_type: CoreType | None = next((known for known in CORE_TYPES if known == item["type"]), None)
+    if core_type is None:
+        raise TopologyError(f"item {place}: type must be one of {', '.join(CORE_TYPES)}, got {item['type']!r}")
+    if cpu > MAX_CPU:
+        raise TopologyError(f"item {place}: cpu {cpu} is above {MAX_CPU}, the highest that Linux can have")
+    return Cpu(cpu, core, core, socket, numa, l3, core_type), item["siblings"]
+
+
+def _number(item: Mapping[str, object], name: str, place: int, least: int = 0) -> int:
+    value = item[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        raise TopologyError(f"item {place}: {name} must be a whole number from {least} to {MOST}, got {value!r}")
+    return value
