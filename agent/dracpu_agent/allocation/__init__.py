@@ -1,0 +1,1 @@
+"""Allocation: which CPUs a request gets. Start reading at choose.py."""

@@ -1,0 +1,76 @@
+"""Packed on any machine: the answer of the rules read word by word, and never a wrong one."""
+
+import pytest
+import random_machines
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kubelet_rules import Rules
+
+import vectors
+from dracpu_agent.allocation.errors import NotEnoughCpusError
+from dracpu_agent.allocation.machine import Machine
+from dracpu_agent.allocation.packed import packed
+from dracpu_api.cpuset import EMPTY, CpuSet
+
+HYBRID = Machine.of(vectors.topologies()["hybrid-6p8e2lpe"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_packed_answers_what_the_rules_say(data: st.DataObject) -> None:
+    topology = data.draw(random_machines.machines())
+    free = data.draw(random_machines.available(topology))
+    count = data.draw(st.integers(0, len(free)))
+    prefer_uncore, spread = data.draw(st.booleans()), data.draw(st.booleans())
+
+    got = packed(Machine.of(topology), free.mask, count, prefer_uncore=prefer_uncore, spread=spread)
+
+    expected = Rules(topology).packed(set(free), count, prefer_uncore=prefer_uncore, spread=spread)
+    assert CpuSet.of_mask(got) == CpuSet(expected)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_packed_refuses_exactly_what_is_more_than_there_is(data: st.DataObject) -> None:
+    topology = data.draw(random_machines.machines())
+    free = data.draw(random_machines.available(topology))
+    too_many = len(free) + data.draw(st.integers(1, 5))
+    with pytest.raises(NotEnoughCpusError, match=f"{len(free)} free"):
+        packed(Machine.of(topology), free.mask, too_many)
+
+
+def test_the_rules_read_word_by_word_are_the_kubelets() -> None:
+    cases = [case for case in vectors.answers() if case.expect == "exact" and case.mode == "numa-packed"]
+    rules = {name: Rules(topology) for name, topology in vectors.topologies().items()}
+    for case in cases[::40]:
+        got = rules[case.topology].packed(
+            set(case.available), case.count, prefer_uncore=case.prefer_uncore, spread=case.spread
+        )
+        assert CpuSet(got) == case.cpus, case.id
+
+
+def test_cpus_that_the_machine_does_not_have_are_not_given() -> None:
+    with pytest.raises(NotEnoughCpusError, match="3 CPUs asked for, 2 free: 20-21$"):
+        packed(HYBRID, CpuSet.parse("20-30").mask, 3)
+
+
+def test_a_busy_thread_is_not_taken_with_its_core_where_cores_are_uneven() -> None:
+    # P-cores have two threads, E-cores one: the machine's average is one, and by it a P-core with one busy thread
+    # counts as wholly free in the kubelet.
+    one_thread_of_each_p_core = CpuSet.parse("0,2,4,6,8,10")
+    got = packed(HYBRID, one_thread_of_each_p_core.mask, 6)
+    assert CpuSet.of_mask(got) == one_thread_of_each_p_core
+
+
+def test_nothing_asked_is_nothing_taken() -> None:
+    assert CpuSet.of_mask(packed(HYBRID, HYBRID.cpus, 0)) == EMPTY
+    assert CpuSet.of_mask(packed(HYBRID, 0, 0)) == EMPTY
+
+
+def test_a_long_list_of_free_cpus_is_cut_in_the_message() -> None:
+    machine = Machine.of(vectors.topologies()["big-512-nps4"])
+    every_other = CpuSet(range(0, 512, 2))
+    with pytest.raises(NotEnoughCpusError) as refused:
+        packed(machine, every_other.mask, 300)
+    assert str(refused.value).endswith(",... (256 CPUs)")
+    assert len(str(refused.value)) < 200
