@@ -1,1 +1,1 @@
-"""How CPUs are offered: one file for each mode, each with `publish` (devices to offer) and `resolve` (device -> CPUs)."""
+"""How CPUs are offered: one file for each mode, with `publish` (what to offer) and `resolve` (device -> CPUs)."""

@@ -1,0 +1,47 @@
+"""Which claims the ledger may let go although nobody unprepared them.
+
+The kubelet forgets claims only in rare accidents, and a claim released by mistake is an outage, so the audit asks for
+much: two findings, minutes apart, each saying that the claim is gone from the API server, replaced or allocated to
+another node, while the runtime lists no container of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from dracpu_api import names
+
+
+class Finding(Enum):
+    """What one look at the API server said of a held claim."""
+
+    IN_ORDER = "the claim is allocated on this node"
+    GONE = "the claim does not exist any more"
+    REPLACED = "another claim has its name"
+    ELSEWHERE = "the claim is not allocated on this node any more"
+
+
+def look(uid: str, claim: Mapping[str, Any] | None, node_name: str) -> Finding:
+    """Judges the claim object that the API server answered; None stands for its 404."""
+    if claim is None:
+        return Finding.GONE
+    if claim["metadata"]["uid"] != uid:
+        return Finding.REPLACED
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    ours = any(result["driver"] == names.DRIVER and result["pool"] == node_name for result in results)
+    return Finding.IN_ORDER if ours else Finding.ELSEWHERE
+
+
+class Audit:
+    """Remembers who was found missing, so that only the second finding counts."""
+
+    def __init__(self) -> None:
+        self._suspects: set[str] = set()
+
+    def judge(self, findings: Mapping[str, Finding], in_use: Iterable[str]) -> list[str]:
+        """One round's findings by claim UID -> the claims to release now."""
+        missing = {uid for uid, finding in findings.items() if finding is not Finding.IN_ORDER} - set(in_use)
+        confirmed = sorted(missing & self._suspects)
+        self._suspects = missing - set(confirmed)
+        return confirmed

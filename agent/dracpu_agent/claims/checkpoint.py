@@ -1,0 +1,105 @@
+"""The checkpoint's text: everything that must survive a restart, with a checksum over it.
+
+Records say their kind, so that a second kind of grant can join without a new format.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.model import ClaimRef, CpuGrant
+from dracpu_agent.errors import DriverError
+from dracpu_api.cpuset import CpuSet, CpuSetError
+from dracpu_api.settings import CpuNodeSpec, SettingsError, decode_spec, encode_spec
+
+VERSION: Final = 1
+
+
+class CheckpointError(DriverError):
+    """A checkpoint that cannot be read; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a restarted agent needs to go on as if it had not been away."""
+
+    node: str
+    spec: CpuNodeSpec | None  # the last good settings: an agent goes on with them when the API server is away
+    claims: tuple[HeldClaim, ...]
+
+
+def encode(checkpoint: Checkpoint) -> bytes:
+    """One line of JSON."""
+    body = {
+        "version": VERSION,
+        "node": checkpoint.node,
+        "spec": None if checkpoint.spec is None else encode_spec(checkpoint.spec),
+        "claims": [encode_claim(claim) for claim in checkpoint.claims],
+    }
+    return json.dumps({"checksum": _checksum(body), "body": body}, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(data: bytes) -> Checkpoint:
+    """Refuses anything that is not exactly what `encode` wrote."""
+    try:
+        document = json.loads(data)
+        body = document["body"]
+        if document["checksum"] != _checksum(body):
+            raise CheckpointError("its checksum does not match: it was damaged or edited")
+        if body["version"] != VERSION:
+            raise CheckpointError(f"it has version {body['version']}, this agent reads version {VERSION}")
+        spec = None if body["spec"] is None else decode_spec(body["spec"])
+        return Checkpoint(body["node"], spec, tuple(decode_claim(claim) for claim in body["claims"]))
+    except (ValueError, KeyError, TypeError, SettingsError) as error:
+        raise CheckpointError(f"it cannot be read: {error!r}") from error
+
+
+def encode_claim(claim: HeldClaim) -> dict[str, Any]:
+    """A claim as JSON; also written into its CDI file, from which a lost checkpoint is rebuilt."""
+    return {
+        "namespace": claim.ref.namespace,
+        "name": claim.ref.name,
+        "uid": claim.ref.uid,
+        "grants": [
+            {
+                "kind": "cpu",
+                "request": grant.request,
+                "pool": grant.pool,
+                "device": grant.device,
+                "shareID": grant.share_id,
+                "cpus": str(grant.cpus),
+            }
+            for grant in claim.grants
+        ],
+        "consumers": sorted(claim.consumers),
+        "digest": claim.digest,
+        "lingering": claim.lingering,
+    }
+
+
+def decode_claim(claim: Mapping[str, Any]) -> HeldClaim:
+    """The inverse of `encode_claim`."""
+    try:
+        return HeldClaim(
+            ref=ClaimRef(claim["namespace"], claim["name"], claim["uid"]),
+            grants=tuple(_decode_grant(grant) for grant in claim["grants"]),
+            consumers=frozenset(claim["consumers"]),
+            digest=claim["digest"],
+            lingering=claim["lingering"],
+        )
+    except (KeyError, TypeError, CpuSetError) as error:
+        raise CheckpointError(f"a claim in it cannot be read: {error!r}") from error
+
+
+def _decode_grant(grant: Mapping[str, Any]) -> CpuGrant:
+    if grant["kind"] != "cpu":
+        raise CheckpointError(f"it holds a grant of kind {grant['kind']}, which this agent does not know")
+    return CpuGrant(grant["request"], grant["pool"], grant["device"], grant["shareID"], CpuSet.parse(grant["cpus"]))
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

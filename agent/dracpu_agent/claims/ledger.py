@@ -1,0 +1,116 @@
+"""Who holds which CPUs: the one place that can say so, and that makes sure that nobody else does.
+
+A claim is *held* from Prepare to Unprepare, and *lingering* while containers of an unprepared claim still run: its
+CPUs are then neither free nor shared, and Prepare of the same claim revives it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from dracpu_agent.claims.model import ClaimRef, CpuGrant
+from dracpu_agent.errors import DriverError
+from dracpu_api import names
+from dracpu_api.cpuset import EMPTY, CpuSet, union
+
+
+class LedgerError(DriverError):
+    """Two claims would hold one CPU: a defect of this driver, stopped before it does harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClaim:
+    """A claim and the CPUs granted to it."""
+
+    ref: ClaimRef
+    grants: tuple[CpuGrant, ...]
+    consumers: frozenset[str]
+    digest: str
+    lingering: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """Claims are used in their own namespace only."""
+        return self.ref.namespace
+
+    @property
+    def cpus(self) -> CpuSet:
+        """All CPUs of all its requests."""
+        return union(grant.cpus for grant in self.grants)
+
+    @property
+    def requests(self) -> tuple[str, ...]:
+        """The names of its requests, in the order of the allocation."""
+        return tuple(dict.fromkeys(grant.base_request for grant in self.grants))
+
+    def cpus_of(self, request: str) -> CpuSet:
+        """The CPUs of one request."""
+        return union(grant.cpus for grant in self.grants if grant.base_request == request)
+
+    def uses(self) -> Iterator[tuple[str | None, CpuSet]]:
+        """What a container can be handed: the whole claim where it has one request, else each request by itself."""
+        if len(self.requests) == 1:
+            yield None, self.cpus
+        else:
+            for request in self.requests:
+                yield request, self.cpus_of(request)
+
+    def cdi_devices(self) -> Iterator[tuple[str, str, CpuSet]]:
+        """For each use: the CDI device's name, the environment variable and the CPUs."""
+        for request, cpus in self.uses():
+            yield names.cdi_device(self.ref.uid, request), names.cdi_env(self.ref.uid, request), cpus
+
+
+class Ledger:
+    """Claim UID -> held claim. No two of them share a CPU, ever."""
+
+    def __init__(self, claims: Iterable[HeldClaim] = ()) -> None:
+        self._claims: dict[str, HeldClaim] = {}
+        self._held = EMPTY
+        for claim in claims:
+            self.take(claim)
+
+    @property
+    def held(self) -> CpuSet:
+        """Every CPU that a claim holds, lingering ones included."""
+        return self._held
+
+    @property
+    def claims(self) -> Mapping[str, HeldClaim]:
+        """The claims by UID; read only."""
+        return self._claims
+
+    def held_by_device(self) -> dict[str, CpuSet]:
+        """Device name -> CPUs held through it."""
+        held: dict[str, CpuSet] = {}
+        for claim in self._claims.values():
+            for grant in claim.grants:
+                held[grant.device] = held.get(grant.device, EMPTY) | grant.cpus
+        return held
+
+    def take(self, claim: HeldClaim) -> None:
+        """Books a claim that is not in the ledger yet."""
+        if claim.ref.uid in self._claims:
+            raise LedgerError(f"claim {claim.ref} ({claim.ref.uid}) is in the ledger already")
+        taken = EMPTY
+        for grant in claim.grants:
+            if not grant.cpus or not grant.cpus.isdisjoint(self._held | taken):
+                raise LedgerError(f'claim {claim.ref}: CPUs "{grant.cpus}" of request {grant.request} are not free')
+            taken |= grant.cpus
+        self._claims[claim.ref.uid] = claim
+        self._held |= taken
+
+    def release(self, uid: str) -> HeldClaim:
+        """Gives a claim's CPUs back."""
+        claim = self._claims.pop(uid)
+        self._held -= claim.cpus
+        return claim
+
+    def set_lingering(self, uid: str, *, lingering: bool) -> HeldClaim:
+        """Marks a claim as lingering, or revives it."""
+        self._claims[uid] = replace(self._claims[uid], lingering=lingering)
+        return self._claims[uid]
+
+    def set_consumers(self, uid: str, consumers: frozenset[str]) -> HeldClaim:
+        """Replaces the pods that may use a claim."""
+        self._claims[uid] = replace(self._claims[uid], consumers=consumers)
+        return self._claims[uid]

@@ -1,0 +1,24 @@
+"""Kubernetes quantities ("2", "2000m", "1k", "2e0"), as far as whole CPUs need them."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?"
+)
+_SUFFIX: Final = {
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("num", start=-3)},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
+}
+
+
+def whole_cpus(quantity: str) -> int | None:
+    """The quantity as a number of CPUs; None when it is not a whole positive one."""
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None:
+        return None
+    number, suffix, exponent = match.groups()
+    value = Decimal(number) * _SUFFIX.get(suffix, Decimal(1)) * Decimal(10) ** int(exponent or 0)
+    return int(value) if value > 0 and value == value.to_integral_value() else None

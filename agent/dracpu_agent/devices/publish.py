@@ -1,0 +1,37 @@
+"""The room's front door: what a node offers under its settings, and what a device's name stands for."""
+
+from dracpu_agent.devices import grouped, individual
+from dracpu_agent.devices.model import Device
+from dracpu_agent.devices.offer import Offer
+from dracpu_agent.topology.model import Topology
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import Mode, Settings
+
+
+def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
+    """Every device to offer, in the order in which the scheduler shall see them."""
+    match offer.settings.mode:
+        case Mode.GROUPED:
+            return grouped.publish(topology, offer)
+        case Mode.INDIVIDUAL:
+            return individual.publish(topology, offer)
+
+
+def resolve(topology: Topology, device: str) -> CpuSet | None:
+    """The CPUs behind a device's name in any mode: a claim may name a device of the former representation."""
+    cpus = grouped.resolve(topology, device)
+    return individual.resolve(topology, device) if cpus is None else cpus
+
+
+def represents(topology: Topology, settings: Settings, device: str) -> bool:
+    """True when these settings publish a device of this name: what is held through another one is not in the slices."""
+    match settings.mode:
+        case Mode.GROUPED:
+            return grouped.represents(topology, settings.group_by, device)
+        case Mode.INDIVIDUAL:
+            return individual.resolve(topology, device) is not None
+
+
+def is_shared(topology: Topology, device: str) -> bool:
+    """True for a device that claims take some CPUs of, rather than all."""
+    return grouped.resolve(topology, device) is not None

@@ -1,0 +1,371 @@
+"""NodeState: the one synchronous source of truth of a node.
+
+Topology, settings, ledger and containers go in; decisions come out. Every method runs to its end without waiting for
+anything, so that reading what is free and taking it is one step whatever the adapters around it do at the same time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dracpu_agent.allocation.choose import Ask, choose
+from dracpu_agent.allocation.machine import Machine
+from dracpu_agent.claims.checkpoint import Checkpoint
+from dracpu_agent.claims.ledger import HeldClaim, Ledger
+from dracpu_agent.claims.model import CpuGrant
+from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
+from dracpu_agent.devices.model import Device, Taint
+from dracpu_agent.devices.offer import Offer
+from dracpu_agent.devices.publish import is_shared, publish, represents, resolve
+from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
+from dracpu_agent.placement.board import Board, Division
+from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.proof import Evidences, UnprovenError, Use, uses_of
+from dracpu_agent.topology.model import Topology
+from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.settings import Allocation, CpuNodeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What `reserve` did, so that a failing transaction can be undone."""
+
+    claim: HeldClaim
+    fresh: bool  # False: the ledger held the claim already, nothing was taken
+
+
+@dataclass(frozen=True, slots=True)
+class UnprovenContainer:
+    """A container found running whose claim could not be shown: it was moved to the shared pool."""
+
+    container: Container
+    reason: str
+
+
+class NodeState:
+    """What the node is, was told and has given away."""
+
+    def __init__(self, node_name: str, topology: Topology) -> None:
+        self.node_name = node_name
+        self.topology = topology
+        self.spec: CpuNodeSpec | None = None
+        self.runtime = RuntimeInfo()
+        self.synchronized = False  # the runtime's containers are known
+        self.taints: tuple[Taint, ...] = ()
+        self.revision = 0  # grows with every change of what is held or offered
+        self._machine = Machine.of(topology)
+        self._ledger = Ledger()
+        self._board = Board()
+        self._listeners: list[Callable[[], None]] = []
+        self._evidences = Evidences({})
+        self._division = self._divide()
+
+    # ---- settings
+
+    @property
+    def reserved(self) -> CpuSet:
+        """CPUs that are never offered; where nothing is reserved, the lowest core is withheld."""
+        return self._reserved_under(self.spec)
+
+    def configure(self, spec: CpuNodeSpec) -> None:
+        """Applies settings, or raises and stays on the former ones."""
+        reserved = self._reserved_under(spec)
+        self._check_reserved(reserved)
+        if spec.settings.expose_pcie_roots:
+            raise SettingsRefusedError("exposePCIeRoots is not supported by this agent: set it to false")
+        if spec.settings.node_allocatable:
+            raise SettingsRefusedError("nodeAllocatable is not supported by this agent: set it to false")
+        self.spec = spec
+        self._changed()
+
+    def deconfigure(self) -> None:
+        """No config selects this node any more: nothing is offered, claims keep what they hold."""
+        self.spec = None
+        self._changed()
+
+    def devices(self) -> tuple[Device, ...]:
+        """What to publish now; nothing without settings."""
+        if self.spec is None:
+            return ()
+        offer = Offer(self.spec.settings, self.reserved, self._ledger.held_by_device(), self.taints)
+        return publish(self.topology, offer)
+
+    def draining(self) -> tuple[HeldClaim, ...]:
+        """Claims that hold CPUs through devices of a former representation, which the slices do not show any more."""
+        settings = None if self.spec is None else self.spec.settings
+        return tuple(
+            claim
+            for claim in self._ledger.claims.values()
+            if settings and not all(represents(self.topology, settings, grant.device) for grant in claim.grants)
+        )
+
+    def taint(self, taints: tuple[Taint, ...]) -> None:
+        """Keeps new claims off all devices, or lifts that."""
+        if taints != self.taints:
+            self.taints = taints
+            self._changed()
+
+    # ---- claims
+
+    @property
+    def claims(self) -> Mapping[str, HeldClaim]:
+        """The held claims by UID."""
+        return self._ledger.claims
+
+    def reserve(self, request: ClaimRequest) -> Reservation:
+        """Grants a claim its CPUs: the same ones as before when it holds some, else the allocator's choice."""
+        held = self._ledger.claims.get(request.ref.uid)
+        if held is not None and held.digest == request.digest:
+            return self._revive(held, request.consumers)
+        if self.spec is None:
+            raise NotReadyError(f"node {self.node_name} has no settings: no CpuDriverConfig selects it")
+        if held is not None and self._board.uses(request.ref.uid):
+            raise ClaimRefusedError(
+                f"claim {request.ref} was allocated anew, but containers still run on the CPUs of its former "
+                "allocation: they have to end first"
+            )
+        if held is not None:
+            self._ledger.release(request.ref.uid)
+        try:
+            claim = HeldClaim(request.ref, self._choose_all(request), request.consumers, request.digest)
+            self._ledger.take(claim)
+        except ClaimError:
+            if held is not None:
+                self._ledger.take(held)
+            raise
+        self._changed()
+        return Reservation(claim, fresh=True)
+
+    def hold(self, uid: str) -> Reservation:
+        """Answers for a claim that the ledger knows without reading it again: the API server is away."""
+        held = self._ledger.claims[uid]
+        return self._revive(held, held.consumers)
+
+    def undo(self, reservation: Reservation) -> None:
+        """Takes back what `reserve` took; CPUs that a container runs on meanwhile stay held."""
+        uid = reservation.claim.ref.uid
+        if not reservation.fresh or uid not in self._ledger.claims:
+            return
+        if self._board.uses(uid):
+            self._ledger.set_lingering(uid, lingering=True)
+        else:
+            self._ledger.release(uid)
+        self._changed()
+
+    def release(self, uid: str) -> bool:
+        """Ends a claim; False when its containers still run, so that its CPUs linger."""
+        if uid not in self._ledger.claims:
+            return True
+        in_use = self._board.uses(uid) or not self.synchronized
+        if in_use:
+            self._ledger.set_lingering(uid, lingering=True)
+        else:
+            self._ledger.release(uid)
+        self._changed()
+        return not in_use
+
+    def add_consumers(self, uid: str, consumers: frozenset[str]) -> None:
+        """More pods may use a claim than when it was prepared."""
+        claim = self._ledger.claims.get(uid)
+        if claim is not None and not consumers <= claim.consumers:
+            self._ledger.set_consumers(uid, claim.consumers | consumers)
+            self._changed()
+
+    # ---- containers
+
+    @property
+    def division(self) -> Division:
+        """Which CPUs are shared and which are held, now."""
+        return self._division
+
+    @property
+    def board(self) -> Board:
+        """The containers; read only for other rooms."""
+        return self._board
+
+    def connected(self, runtime: RuntimeInfo) -> None:
+        """The runtime told who it is."""
+        self.runtime = runtime
+        self._notify()
+
+    def synchronize(
+        self, containers: Sequence[Container]
+    ) -> tuple[tuple[ContainerUpdate, ...], tuple[UnprovenContainer, ...]]:
+        """The runtime's complete list of containers -> what is not as it should be, and whose claims are not shown."""
+        unproven: list[UnprovenContainer] = []
+
+        def uses_or_shared(container: Container) -> frozenset[Use]:
+            try:
+                return self._uses_of(container)
+            except UnprovenError as error:
+                unproven.append(UnprovenContainer(container, str(error)))
+                return frozenset()
+
+        updates = self._board.replace_all(containers, uses_or_shared, self._division)
+        self.synchronized = True
+        self._release_lingering(frozenset(self._ledger.claims))
+        self._notify()
+        return updates, tuple(unproven)
+
+    def disconnected(self) -> None:
+        """Containers may come and go unseen from now on."""
+        self.synchronized = False
+        self._notify()
+
+    def create(self, container: Container) -> Placement:
+        """Where a container that is about to be created shall run; raises when its claims are not proven."""
+        uses = self._uses_of(container)
+        growing = not self.runtime.unsolicited_updates
+        placement = self._board.create(container, uses, self._division, growing=growing)
+        self._notify()
+        return placement
+
+    def created(self, container_id: str) -> None:
+        """The runtime has stored the container."""
+        self._board.created(container_id)
+        self._notify()
+
+    def check_start(self, container_id: str) -> None:
+        """Refuses a start on CPUs that are not the container's any more."""
+        self._board.check_start(container_id, self._division)
+
+    def cpus_for_update(self, container_id: str) -> CpuSet:
+        """What to repeat when the kubelet updates a container; empty: nothing."""
+        return self._board.cpus_for_update(container_id, self._division)
+
+    def stopped(self, container_id: str) -> tuple[ContainerUpdate, ...]:
+        """A container is gone; CPUs of a lingering claim that nobody uses any more become shared again."""
+        claims = self._board.stopped(container_id)
+        self._release_lingering(claims)
+        self._notify()
+        if self.runtime.unsolicited_updates:
+            return ()
+        return tuple(self._board.take_updates(self._division, growing=True))
+
+    def next_push(self, skip: frozenset[str] = frozenset()) -> ContainerUpdate | None:
+        """What an unsolicited update should say next; None when every container runs where it should."""
+        if not (self.synchronized and self.runtime.unsolicited_updates):
+            return None
+        return self._board.next_push(self._division, skip)
+
+    def pushed(self, update: ContainerUpdate, *, applied: bool) -> None:
+        """The runtime's answer to an unsolicited update."""
+        if applied:
+            self._board.pushed(update)
+        else:
+            self._board.push_failed(update)
+
+    # ---- persistence and change
+
+    def checkpoint(self) -> Checkpoint:
+        """Everything that must survive a restart."""
+        return Checkpoint(self.node_name, self.spec, tuple(self._ledger.claims.values()))
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Goes on from a checkpoint; claims come first, for settings are judged against what is held."""
+        self._ledger = Ledger(checkpoint.claims)
+        self._changed()
+        if checkpoint.spec is not None:
+            self.configure(checkpoint.spec)
+
+    def adopt(self, claim: HeldClaim) -> None:
+        """Books a claim known from elsewhere than the checkpoint, where that was lost."""
+        self._ledger.take(claim)
+        self._changed()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls back after every change; listeners only take note of it."""
+        self._listeners.append(listener)
+
+    # ---- inside
+
+    def _choose_all(self, request: ClaimRequest) -> tuple[CpuGrant, ...]:
+        # those that leave no choice go first: an explicit cpuset, a device that is one CPU
+        chosen: dict[int, CpuGrant] = {}
+        taken = EMPTY
+        order = sorted(enumerate(request.asks), key=lambda item: _freedom(item[1]))
+        for index, ask in order:
+            grant = self._choose(request, ask, taken)
+            taken |= grant.cpus
+            chosen[index] = grant
+        return tuple(chosen[index] for index in sorted(chosen))
+
+    def _choose(self, request: ClaimRequest, ask: DeviceAsk, taken: CpuSet) -> CpuGrant:
+        assert self.spec is not None
+        group = resolve(self.topology, ask.device)
+        if group is None:
+            raise ClaimRefusedError(
+                f"claim {request.ref}, request {ask.request}: node {self.node_name} has no device {ask.device}"
+            )
+        if ask.amount is None and is_shared(self.topology, ask.device):
+            raise ClaimRefusedError(
+                f"claim {request.ref}, request {ask.request}: device {ask.device} was given without a number of CPUs; "
+                "the cluster needs the feature gate DRAConsumableCapacity"
+            )
+        available = self.topology.online - self.reserved - self._ledger.held - taken
+        settings = self.spec.settings
+        if ask.amount is None:  # a whole device leaves no choice, nor has fullCores a say in it
+            wanted = Ask(len(group), Allocation(), explicit=ask.parameters.cpuset or group)
+        else:
+            wanted = Ask(ask.amount, ask.parameters.applied_to(settings.allocation), explicit=ask.parameters.cpuset)
+        cpus = choose(self._machine, group, available, wanted, settings.group_by, reserved=self.reserved)
+        return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
+
+    def _revive(self, held: HeldClaim, consumers: frozenset[str]) -> Reservation:
+        if held.lingering:
+            held = self._ledger.set_lingering(held.ref.uid, lingering=False)
+            self._changed()
+        if consumers != held.consumers:
+            held = self._ledger.set_consumers(held.ref.uid, consumers)
+            self._changed()
+        return Reservation(held, fresh=False)
+
+    def _release_lingering(self, uids: frozenset[str]) -> None:
+        for uid in uids:
+            claim = self._ledger.claims.get(uid)
+            if claim is not None and claim.lingering and not self._board.uses(uid):
+                self._ledger.release(uid)
+                self._changed()
+
+    def _uses_of(self, container: Container) -> frozenset[Use]:
+        return uses_of(container, self._evidences, cdi_is_passed=self.runtime.passes_cdi_devices)
+
+    def _reserved_under(self, spec: CpuNodeSpec | None) -> CpuSet:
+        return (spec.settings.reserved_cpus if spec else EMPTY) or self.topology.lowest_core
+
+    def _check_reserved(self, reserved: CpuSet) -> None:
+        online = self.topology.online
+        known = online | self.topology.offline | CpuSet(self.topology.incomplete)
+        if not reserved <= known:
+            raise SettingsRefusedError(
+                f"reservedCPUs names CPU {reserved - known}, which node {self.node_name} does not have: its CPUs are "
+                f'"{known}"'
+            )
+        if online <= reserved:
+            raise SettingsRefusedError(
+                f'reservedCPUs "{reserved}" leaves no CPU of node {self.node_name} ("{online}") to offer'
+            )
+        if (reserved & online) <= self._ledger.held:
+            raise SettingsRefusedError(
+                f'reservedCPUs "{reserved}" leaves nothing to share on node {self.node_name}: containers without '
+                "claims fall back on reserved CPUs, and these are offline or held by claims"
+            )
+
+    def _divide(self) -> Division:
+        online, held, reserved = self.topology.online, self._ledger.held, self.reserved
+        shared = (online - reserved - held) or ((reserved & online) - held)
+        granted = {device: evidence.cpus for device, evidence in self._evidences.by_device.items()}
+        return Division(online, shared, granted, held)
+
+    def _changed(self) -> None:
+        self.revision += 1
+        self._evidences = Evidences(self._ledger.claims)
+        self._division = self._divide()
+        self._notify()
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def _freedom(ask: DeviceAsk) -> int:
+    return 0 if ask.amount is None or ask.parameters.cpuset is not None else 1

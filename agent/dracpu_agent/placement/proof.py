@@ -1,0 +1,125 @@
+"""Which claims a container belongs to: proven, or refused.
+
+The CDI devices that the runtime passes on come from the kubelet and cannot be forged by a pod. A runtime that does not
+pass them leaves the environment, which a pod can write: there a name counts only together with the exact cpuset, the
+claim's namespace and a pod that the claim is reserved for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from dracpu_agent.errors import PlacementError
+from dracpu_agent.placement.model import Container
+from dracpu_api import names
+from dracpu_api.cpuset import CpuSet
+
+_RESERVED: Final = f"names that start with {names.CDI_ENV_PREFIX} are not for pods to set"
+
+
+class Claim(Protocol):
+    """What this room needs to know of a held claim."""
+
+    @property
+    def namespace(self) -> str:
+        """Claims are used in their own namespace only."""
+
+    @property
+    def consumers(self) -> frozenset[str]:
+        """UIDs of the pods that the claim is reserved for."""
+
+    def cdi_devices(self) -> Iterator[tuple[str, str, CpuSet]]:
+        """CDI device, environment variable and CPUs of each use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A container's part in a claim."""
+
+    claim_uid: str
+    cdi_device: str  # without the kind
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a container that is handed one use of a claim looks like."""
+
+    use: Use
+    env: str
+    cpus: CpuSet
+    namespace: str
+    consumers: frozenset[str]
+
+
+class Evidences:
+    """The evidence for every use of every held claim, by what containers carry."""
+
+    def __init__(self, claims: Mapping[str, Claim]) -> None:
+        self.by_device: dict[str, Evidence] = {}
+        self.by_env: dict[str, Evidence] = {}
+        for uid, claim in claims.items():
+            for device, env, cpus in claim.cdi_devices():
+                evidence = Evidence(Use(uid, device), env, cpus, claim.namespace, claim.consumers)
+                self.by_device[device] = evidence
+                self.by_env[env] = evidence
+
+
+class UnprovenError(PlacementError):
+    """A container says that it holds a claim and cannot show it."""
+
+
+class UnknownConsumerError(UnprovenError):
+    """Everything fits but the pod: it may have joined the claim after it was prepared, so the claim is worth a read."""
+
+    def __init__(self, claim_uid: str, message: str) -> None:
+        super().__init__(message)
+        self.claim_uid = claim_uid
+
+
+def uses_of(container: Container, evidences: Evidences, *, cdi_is_passed: bool) -> frozenset[Use]:
+    """The claims that the container belongs to, none for a container without claims."""
+    shown = [_shown_by_cdi(device, evidences) for device in _our_cdi_devices(container)]
+    said = [entry.partition("=")[::2] for entry in container.env if entry.startswith(names.CDI_ENV_PREFIX)]
+    if shown or cdi_is_passed:
+        _refuse_what_is_only_said(container, said, shown)
+        return frozenset(evidence.use for evidence in shown)
+    return frozenset(_proven_by_env(container, name, value, evidences) for name, value in said)
+
+
+def _our_cdi_devices(container: Container) -> Iterator[str]:
+    prefix = f"{names.CDI_KIND}="
+    return (device.removeprefix(prefix) for device in container.cdi_devices if device.startswith(prefix))
+
+
+def _shown_by_cdi(device: str, evidences: Evidences) -> Evidence:
+    evidence = evidences.by_device.get(device)
+    if evidence is None:
+        raise UnprovenError(f"{names.CDI_KIND}={device} is not prepared on this node: its CPUs are not known")
+    return evidence
+
+
+def _refuse_what_is_only_said(container: Container, said: Iterable[tuple[str, str]], shown: Iterable[Evidence]) -> None:
+    expected = {evidence.env: str(evidence.cpus) for evidence in shown}
+    for name, value in said:
+        if name not in expected:
+            raise UnprovenError(
+                f"container {container.name} sets {name}, but the kubelet gave it no such claim: {_RESERVED}"
+            )
+        if value != expected[name]:
+            raise UnprovenError(
+                f'container {container.name} sets {name} to "{value}", its claim holds "{expected[name]}": {_RESERVED}'
+            )
+
+
+def _proven_by_env(container: Container, name: str, value: str, evidences: Evidences) -> Use:
+    evidence = evidences.by_env.get(name)
+    if evidence is None or evidence.namespace != container.namespace or value != str(evidence.cpus):
+        raise UnprovenError(
+            f'container {container.name} sets {name}="{value}", which is no claim prepared for its namespace: '
+            f"{_RESERVED}"
+        )
+    if container.pod_uid not in evidence.consumers:
+        raise UnknownConsumerError(
+            evidence.use.claim_uid, f"pod {container.pod_name} is not among the pods of the claim in {name}"
+        )
+    return evidence.use

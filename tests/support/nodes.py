@@ -1,0 +1,108 @@
+"""Small machines and claims for tests of the pure rooms: built by hand, so that each expectation can be read off."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.claims.request import ClaimRequest, read_request
+from dracpu_agent.node import NodeState
+from dracpu_agent.placement.model import Container, RuntimeInfo
+from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, Settings
+
+NODE = "vm1"
+SAFE_RUNTIME = RuntimeInfo("containerd", "v2.4.2", "v0.12.3", passes_cdi_devices=True, unsolicited_updates=True)
+OLD_RUNTIME = RuntimeInfo("containerd", "v1.7.27", "", passes_cdi_devices=False, unsolicited_updates=False)
+
+
+def machine(sockets: int = 2, cores: int = 2, threads: int = 2) -> Topology:
+    """Sockets that are NUMA nodes and L3 groups, threads numbered side by side: 0-1 is the first core."""
+    cpus = []
+    for number in range(sockets * cores * threads):
+        core, socket = number // threads, number // (cores * threads)
+        cpus.append(Cpu(number, core * threads, core % cores, socket, socket, socket))
+    return Topology(tuple(cpus), arch="x86_64")
+
+
+def spec(
+    mode: Mode = Mode.GROUPED,
+    group_by: GroupBy = GroupBy.NUMA_NODE,
+    reserved: str = "",
+    revision: str = "r1",
+    allocation: Allocation | None = None,
+) -> CpuNodeSpec:
+    """A CpuNode's spec."""
+    settings = Settings(mode, group_by, CpuSet.parse(reserved), allocation or Allocation())
+    return CpuNodeSpec("default", 1, settings, revision)
+
+
+def uid(number: int) -> str:
+    """A UID as the API server makes them."""
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def share(device: str, amount: int | str, request: str = "main", number: int = 0) -> dict[str, Any]:
+    """An allocation result of a grouped device."""
+    return {
+        "request": request,
+        "driver": "dra.cpu",
+        "pool": NODE,
+        "device": device,
+        "shareID": uid(9000 + number),
+        "consumedCapacity": {"dra.cpu/cpu": str(amount)},
+    }
+
+
+def whole(cpu: int, request: str = "main") -> dict[str, Any]:
+    """An allocation result of an individual device."""
+    return {"request": request, "driver": "dra.cpu", "pool": NODE, "device": f"cpudev{cpu:03d}"}
+
+
+def claim_object(
+    number: int,
+    results: Sequence[Mapping[str, Any]],
+    config: Sequence[Mapping[str, Any]] = (),
+    pods: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A ResourceClaim as the API server keeps it."""
+    return {
+        "metadata": {"name": f"claim-{number}", "namespace": "default", "uid": uid(number)},
+        "status": {
+            "allocation": {"devices": {"results": list(results), "config": list(config)}},
+            "reservedFor": [{"resource": "pods", "name": pod, "uid": pod} for pod in pods],
+        },
+    }
+
+
+def ref(number: int) -> ClaimRef:
+    """What the kubelet says of claim `number`."""
+    return ClaimRef("default", f"claim-{number}", uid(number))
+
+
+def request(number: int, *results: Mapping[str, Any], pods: Sequence[str] = ()) -> ClaimRequest:
+    """What claim `number` asks."""
+    return read_request(ref(number), claim_object(number, results, pods=pods), NODE)
+
+
+def container(name: str, *cdi_devices: str, env: Sequence[str] = (), pod: str = "", cpus: CpuSet = EMPTY) -> Container:
+    """A container whose id, name and pod are called alike."""
+    return Container(
+        id=name,
+        name=name,
+        namespace="default",
+        pod_name=pod or name,
+        pod_uid=pod or name,
+        cdi_devices=tuple(f"dra.k8s.io/cpu={device}" for device in cdi_devices),
+        env=tuple(env),
+        cpus=cpus,
+    )
+
+
+def node(topology: Topology | None = None, runtime: RuntimeInfo = SAFE_RUNTIME, **settings: Any) -> NodeState:
+    """A node with settings and a synchronized runtime without containers."""
+    state = NodeState(NODE, topology or machine())
+    state.configure(spec(**settings))
+    state.connected(runtime)
+    state.synchronize([])
+    return state

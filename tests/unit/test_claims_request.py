@@ -1,0 +1,134 @@
+import pytest
+from nodes import NODE, claim_object, ref, share, whole
+
+from dracpu_agent.claims.parameters import ParametersError
+from dracpu_agent.claims.quantity import whole_cpus
+from dracpu_agent.claims.request import ClaimRefusedError, read_request
+from dracpu_agent.errors import ClaimError
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import Allocation, Strategy
+
+
+def opaque(parameters, source="FromClaim", requests=(), driver="dra.cpu"):
+    return {"source": source, "requests": list(requests), "opaque": {"driver": driver, "parameters": parameters}}
+
+
+def theirs(cpuset):
+    return {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": cpuset}}
+
+
+def ours(**fields):
+    return {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuClaimParameters", **fields}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "cpus"),
+    [("2", 2), ("08", 8), ("2000m", 2), ("1e1", 10), ("1k", 1000), ("2.0", 2), ("1Ki", 1024)]
+    + [(wrong, None) for wrong in ("500m", "1500m", "0", "-8", "", "x", "1e", "2.5", "NaN", "1 ", "--1")],
+)
+def test_only_whole_positive_amounts_are_cpus(quantity, cpus):
+    assert whole_cpus(quantity) == cpus
+
+
+@pytest.mark.parametrize("amount", ["500m", "1500m", "0", "-8"])
+def test_an_amount_that_is_no_whole_number_of_cpus_is_refused_and_named(amount):
+    with pytest.raises(ClaimRefusedError, match=f"asks for {amount} of dra.cpu/cpu"):
+        read_request(ref(1), claim_object(1, [share("cpudevnuma000", amount)]), NODE)
+
+
+def test_a_shared_device_without_our_capacity_is_refused():
+    result = share("cpudevnuma000", 2) | {"consumedCapacity": {"cpu": "2"}}
+    with pytest.raises(ClaimRefusedError, match="DRAConsumableCapacity"):
+        read_request(ref(1), claim_object(1, [result]), NODE)
+
+
+def test_results_and_config_of_other_drivers_are_not_read():
+    foreign = {"request": "gpu", "driver": "gpu.example.com", "pool": "elsewhere", "device": "gpu-0"}
+    config = [opaque({"nonsense": True}, driver="gpu.example.com")]
+    asked = read_request(ref(1), claim_object(1, [foreign, share("cpudevnuma000", 2)], config), NODE)
+    assert [ask.device for ask in asked.asks] == ["cpudevnuma000"]
+
+
+def test_a_claim_without_a_device_of_ours_is_refused():
+    with pytest.raises(ClaimRefusedError, match="no device of driver dra.cpu"):
+        read_request(ref(1), claim_object(1, []), NODE)
+
+
+def test_a_claim_that_is_not_allocated_is_refused():
+    with pytest.raises(ClaimRefusedError, match="not allocated"):
+        read_request(ref(1), {"metadata": {"uid": ref(1).uid}, "status": {}}, NODE)
+
+
+def test_a_claim_made_again_under_its_name_is_refused():
+    with pytest.raises(ClaimRefusedError, match="deleted and made again"):
+        read_request(ref(1), claim_object(2, [whole(2)]), NODE)
+
+
+def test_a_device_of_another_node_is_refused():
+    with pytest.raises(ClaimRefusedError, match='of node "other"'):
+        read_request(ref(1), claim_object(1, [whole(2) | {"pool": "other"}]), NODE)
+
+
+def test_the_same_allocation_has_the_same_digest_whoever_uses_it():
+    first = read_request(ref(1), claim_object(1, [whole(2)], pods=["a"]), NODE)
+    second = read_request(ref(1), claim_object(1, [whole(2)], pods=["a", "b"]), NODE)
+    other = read_request(ref(1), claim_object(1, [whole(3)], pods=["a"]), NODE)
+    assert first.digest == second.digest != other.digest
+    assert second.consumers == {"a", "b"}
+
+
+def test_both_forms_of_parameters_name_a_cpuset():
+    for parameters in (theirs("2-3"), ours(cpuset="2-3")):
+        claim = claim_object(1, [share("cpudevnuma000", 2)], [opaque(parameters)])
+        assert read_request(ref(1), claim, NODE).asks[0].parameters.cpuset == CpuSet([2, 3])
+
+
+def test_the_claim_wins_over_the_class_field_by_field_and_the_node_decides_the_rest():
+    config = [
+        opaque(ours(strategy="distributed", fullCores=True), source="FromClass"),
+        opaque(ours(fullCores=False)),
+    ]
+    ask = read_request(ref(1), claim_object(1, [share("cpudevnuma000", 2)], config), NODE).asks[0]
+    assert ask.parameters.applied_to(Allocation(prefer_uncore_cache=False)) == Allocation(
+        Strategy.DISTRIBUTED, full_cores=False, prefer_uncore_cache=False
+    )
+
+
+def test_a_cpuset_from_a_class_is_refused():
+    claim = claim_object(1, [share("cpudevnuma000", 2)], [opaque(theirs("2-3"), source="FromClass")])
+    with pytest.raises(ParametersError, match="name it in the claim"):
+        read_request(ref(1), claim, NODE)
+
+
+def test_config_of_a_request_concerns_that_request_and_its_subrequests_only():
+    results = [share("cpudevnuma000", 2, "a/small"), share("cpudevnuma000", 1, "b", 1)]
+    claim = claim_object(1, results, [opaque(theirs("2-3"), requests=["a"])])
+    asks = read_request(ref(1), claim, NODE).asks
+    assert [ask.parameters.cpuset for ask in asks] == [CpuSet([2, 3]), None]
+
+
+def test_one_cpuset_for_several_devices_is_refused():
+    claim = claim_object(1, [whole(2), whole(3)], [opaque(theirs("2-3"))])
+    with pytest.raises(ClaimRefusedError, match="cannot stand for several devices"):
+        read_request(ref(1), claim, NODE)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (ours(cpuSet="2"), "cpuSet is not known"),
+        (theirs("2") | {"mode": "x"}, "mode is not known"),
+        ({"apiVersion": "v1alpha1", "cpuConfig": {"cpus": "2"}}, "cpuConfig.cpus is not known"),
+        ({"apiVersion": "v1alpha1"}, "cpuConfig must be an object"),
+        ({"apiVersion": "v2"}, "apiVersion must be"),
+        (ours(strategy="spread"), "packed, distributed"),
+        (ours(fullCores="yes"), "fullCores must be true or false"),
+        (ours() | {"kind": "Other"}, "kind must be CpuClaimParameters"),
+        (theirs("3-2"), 'write "2-3"'),
+        ("2-3", "must be an object"),
+    ],
+)
+def test_parameters_that_cannot_be_followed_are_refused_by_name(parameters, message):
+    claim = claim_object(1, [share("cpudevnuma000", 2)], [opaque(parameters)])
+    with pytest.raises(ClaimError, match=message):
+        read_request(ref(1), claim, NODE)

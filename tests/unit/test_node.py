@@ -1,0 +1,510 @@
+import pytest
+from nodes import (
+    NODE,
+    OLD_RUNTIME,
+    SAFE_RUNTIME,
+    claim_object,
+    container,
+    machine,
+    node,
+    ref,
+    request,
+    share,
+    spec,
+    uid,
+    whole,
+)
+
+from dracpu_agent.claims.ledger import HeldClaim, LedgerError
+from dracpu_agent.claims.model import CpuGrant
+from dracpu_agent.claims.request import ClaimRefusedError, read_request
+from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError, SettingsRefusedError
+from dracpu_agent.node import NodeState
+from dracpu_agent.placement.model import ContainerUpdate
+from dracpu_agent.placement.proof import UnknownConsumerError
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import Allocation, GroupBy, Mode
+
+NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"
+
+
+def cpus(text):
+    return CpuSet.parse(text)
+
+
+def granted(state, number):
+    return str(state.claims[uid(number)].cpus)
+
+
+def values(state):
+    """Device -> CPUs that it offers."""
+    return {device.name: device.capacity and device.capacity.value for device in state.devices()}
+
+
+def pending_push(state):
+    """The update that the runtime should be sent now."""
+    update = state.next_push()
+    assert update is not None
+    return update
+
+
+def cdi(number, name=None):
+    return f"claim-{uid(number)}" + (f"-{name}" if name else "")
+
+
+def running(state, *containers):
+    """Containers that the runtime has created and stored."""
+    for one in containers:
+        state.create(one)
+        state.created(one.id)
+
+
+# ---- settings
+
+
+def test_without_reserved_cpus_the_lowest_core_is_withheld():
+    state = node()
+    assert str(state.reserved) == "0-1"
+    assert values(state) == {NUMA0: 2, NUMA1: 4}
+
+
+def test_a_node_without_settings_offers_and_prepares_nothing():
+    state = NodeState(NODE, machine())
+    assert state.devices() == ()
+    with pytest.raises(NotReadyError, match="no CpuDriverConfig selects it"):
+        state.reserve(request(1, share(NUMA0, 2)))
+
+
+@pytest.mark.parametrize(
+    ("reserved", "message"),
+    [("0,64", "names CPU 64"), ("0-7", "leaves no CPU")],
+)
+def test_settings_that_a_node_cannot_apply_leave_it_on_its_last_good_ones(reserved, message):
+    state = node(reserved="2")
+    with pytest.raises(SettingsRefusedError, match=message):
+        state.configure(spec(reserved=reserved))
+    assert str(state.reserved) == "2"
+
+
+def test_settings_that_leave_nothing_to_share_are_refused():
+    state = node(reserved="0-1")
+    state.reserve(request(1, share(NUMA1, 2)))
+    assert granted(state, 1) == "4-5"
+    with pytest.raises(SettingsRefusedError, match="nothing to share"):
+        state.configure(spec(reserved="4-5"))
+
+
+# ---- claims
+
+
+def test_a_claim_for_two_cpus_gets_both_threads_of_one_core():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    assert granted(state, 1) in ("4-5", "6-7")
+
+
+def test_requests_of_one_claim_get_disjoint_cpus():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 1, "a"), share(NUMA1, 2, "b", 1), share(NUMA0, 2, "c", 2)))
+    claim = state.claims[uid(1)]
+    assert sorted(len(claim.cpus_of(name)) for name in "abc") == [1, 2, 2]
+    assert len(claim.cpus) == 5
+
+
+def test_an_explicit_cpuset_is_chosen_before_the_allocator_can_take_its_cpus():
+    state = node()
+    config = [
+        {
+            "source": "FromClaim",
+            "requests": ["b"],
+            "opaque": {"driver": "dra.cpu", "parameters": {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "4-5"}}},
+        }
+    ]
+    asked = claim_object(1, [share(NUMA1, 2, "a"), share(NUMA1, 2, "b", 1)], config)
+    state.reserve(read_request(ref(1), asked, NODE))
+    claim = state.claims[uid(1)]
+    assert (str(claim.cpus_of("a")), str(claim.cpus_of("b"))) == ("6-7", "4-5")
+
+
+def test_the_same_claim_asked_again_keeps_its_cpus():
+    state = node()
+    first = state.reserve(request(1, share(NUMA1, 2), pods=["a"]))
+    again = state.reserve(request(1, share(NUMA1, 2), pods=["a", "b"]))
+    assert first.fresh
+    assert not again.fresh
+    assert again.claim.cpus == first.claim.cpus
+    assert again.claim.consumers == {"a", "b"}
+
+
+def test_another_allocation_of_a_claim_that_nobody_uses_is_resolved_anew():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    state.reserve(request(1, share(NUMA0, 2)))
+    assert granted(state, 1) == "2-3"
+
+
+def test_another_allocation_is_refused_while_containers_of_the_former_one_run():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    before = granted(state, 1)
+    running(state, container("c", cdi(1)))
+    with pytest.raises(ClaimRefusedError, match="have to end first"):
+        state.reserve(request(1, share(NUMA0, 2)))
+    assert granted(state, 1) == before
+
+
+def test_another_allocation_that_does_not_fit_leaves_the_former_one():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    before = granted(state, 1)
+    with pytest.raises(ClaimError):
+        state.reserve(request(1, share(NUMA0, 3)))
+    assert granted(state, 1) == before
+
+
+def test_more_than_is_free_is_refused_and_takes_nothing():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 3)))
+    with pytest.raises(ClaimError):
+        state.reserve(request(2, share(NUMA1, 1), share(NUMA1, 1, "b", 1)))
+    assert set(state.claims) == {uid(1)}
+
+
+def test_a_group_given_without_an_amount_is_refused():
+    result = {key: value for key, value in share(NUMA1, 4).items() if key != "consumedCapacity"}
+    with pytest.raises(ClaimRefusedError, match="DRAConsumableCapacity"):
+        node().reserve(request(1, result))
+
+
+def test_individual_devices_are_exactly_the_cpus_that_they_name():
+    state = node(mode=Mode.INDIVIDUAL)
+    state.reserve(request(1, whole(3), whole(6)))
+    assert granted(state, 1) == "3,6"
+    with pytest.raises(ClaimError):
+        state.reserve(request(2, whole(6)))
+
+
+def test_a_reserved_cpu_is_never_given_even_when_it_was_allocated():
+    state = node(mode=Mode.INDIVIDUAL, reserved="2-3")
+    with pytest.raises(ClaimError, match="2"):
+        state.reserve(request(1, whole(2)))
+
+
+def test_a_device_that_the_machine_does_not_have_is_refused_by_name():
+    with pytest.raises(ClaimRefusedError, match="no device cpudevnuma007"):
+        node().reserve(request(1, share("cpudevnuma007", 1)))
+
+
+def test_full_cores_are_given_whole():
+    state = node(allocation=Allocation(full_cores=True))
+    state.reserve(request(1, share(NUMA1, 2)))
+    with pytest.raises(ClaimError):
+        state.reserve(request(2, share(NUMA1, 1)))
+
+
+def test_undoing_a_reservation_frees_its_cpus_and_only_its_own():
+    state = node()
+    kept = state.reserve(request(1, share(NUMA1, 2)))
+    undone = state.reserve(request(2, share(NUMA1, 2)))
+    state.undo(undone)
+    state.undo(state.reserve(request(1, share(NUMA1, 2))))
+    assert set(state.claims) == {uid(1)}
+    assert state.claims[uid(1)].cpus == kept.claim.cpus
+
+
+def test_a_claim_of_the_former_representation_still_prepares_while_its_cpus_are_free():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL))
+    state.reserve(request(1, share(NUMA1, 2)))
+    assert granted(state, 1) == "4-5"
+    assert [claim.ref for claim in state.draining()] == [ref(1)]
+    assert "cpudev004" not in [device.name for device in state.devices()]
+    state.release(uid(1))
+    assert "cpudev004" in [device.name for device in state.devices()]
+
+
+def test_reserved_cpus_grown_over_a_claim_leave_it_alone():
+    state = node(reserved="0")
+    state.reserve(request(1, share(NUMA0, 1)))
+    held = granted(state, 1)
+    state.configure(spec(reserved=f"0,{held}"))
+    assert granted(state, 1) == held
+    assert str(state.create(container("c", cdi(1))).cpus) == held
+
+
+# ---- containers
+
+
+def test_containers_without_claims_share_what_is_neither_reserved_nor_held():
+    state = node()
+    assert str(state.create(container("before")).cpus) == "2-7"
+    state.reserve(request(1, share(NUMA1, 2)))
+    assert state.create(container("after")).cpus == cpus("2-7") - state.claims[uid(1)].cpus
+
+
+def test_a_pinned_container_runs_on_its_claim_and_others_are_moved_off_in_the_same_reply():
+    state = node()
+    running(state, container("before"))
+    state.reserve(request(1, share(NUMA1, 2)))
+    placement = state.create(container("pinned", cdi(1)))
+    assert placement.cpus == state.claims[uid(1)].cpus
+    assert placement.updates == (ContainerUpdate("before", cpus("2-7") - placement.cpus),)
+
+
+def test_shared_containers_off_the_claims_cpus_are_not_touched_by_its_container():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    running(state, container("after"))
+    assert state.create(container("pinned", cdi(1))).updates == ()
+
+
+def test_a_container_of_several_requests_runs_on_those_it_was_handed():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2, "a"), share(NUMA0, 2, "b", 1)))
+    claim = state.claims[uid(1)]
+    assert state.create(container("one", cdi(1, "a"))).cpus == claim.cpus_of("a")
+    assert state.create(container("both", cdi(1, "a"), cdi(1, "b"))).cpus == claim.cpus
+
+
+def test_a_released_claims_cpus_are_pushed_to_shared_containers():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    running(state, container("shared"))
+    assert state.next_push() is None
+    state.release(uid(1))
+    assert state.next_push() == ContainerUpdate("shared", cpus("2-7"))
+    state.pushed(ContainerUpdate("shared", cpus("2-7")), applied=True)
+    assert state.next_push() is None
+
+
+def test_a_grant_cancels_the_growth_that_was_not_sent_yet():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    running(state, container("shared"))
+    state.release(uid(1))
+    state.reserve(request(2, share(NUMA1, 4)))
+    assert state.next_push() is None
+
+
+def test_a_growth_answered_after_a_grant_is_pushed_again_without_the_granted_cpus():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    running(state, container("shared"))
+    state.release(uid(1))
+    under_way = pending_push(state)
+    state.reserve(request(2, share(NUMA1, 4)))
+    state.pushed(under_way, applied=True)
+    assert state.next_push() == ContainerUpdate("shared", cpus("2-3"))
+
+
+def test_a_failed_push_is_repeated():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    running(state, container("shared"))
+    state.release(uid(1))
+    update = pending_push(state)
+    state.pushed(update, applied=False)
+    assert state.next_push() == update
+    assert state.next_push(skip=frozenset(["shared"])) is None
+
+
+def test_a_container_that_is_not_stored_yet_is_told_as_soon_as_it_is():
+    state = node()
+    state.create(container("young"))
+    state.reserve(request(1, share(NUMA1, 4)))
+    assert state.create(container("pinned", cdi(1))).updates == ()
+    assert state.next_push() is None
+    state.created("young")
+    assert state.next_push() == ContainerUpdate("young", cpus("2-3"))
+
+
+def test_a_container_does_not_start_on_cpus_given_away_while_it_was_created():
+    state = node()
+    state.create(container("young"))
+    state.reserve(request(1, share(NUMA1, 4)))
+    with pytest.raises(PlacementError, match="given to a claim"):
+        state.check_start("young")
+    state.created("young")
+    state.pushed(pending_push(state), applied=True)
+    state.check_start("young")
+
+
+def test_runtimes_without_safe_pushes_learn_of_growth_with_the_next_hook():
+    state = node(runtime=OLD_RUNTIME)
+    state.reserve(request(1, share(NUMA1, 2), pods=["p"]))
+    running(state, container("shared"))
+    state.release(uid(1))
+    assert state.next_push() is None
+    assert state.create(container("next")).updates == (ContainerUpdate("shared", cpus("2-7")),)
+
+
+def test_an_update_by_the_kubelet_repeats_the_containers_cpus():
+    state = node()
+    running(state, container("shared"))
+    assert state.cpus_for_update("shared") == cpus("2-7")
+    assert not state.cpus_for_update("unknown")
+
+
+def test_when_claims_hold_everything_offered_others_fall_back_on_reserved_cpus():
+    state = node()
+    running(state, container("shared"))
+    state.reserve(request(1, share(NUMA0, 2), share(NUMA1, 4, "b", 1)))
+    assert state.next_push() == ContainerUpdate("shared", cpus("0-1"))
+
+
+def test_a_claims_cpus_linger_until_its_last_container_has_ended():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    running(state, container("one", cdi(1)), container("two", cdi(1)))
+    assert not state.release(uid(1))
+    assert str(state.create(container("shared")).cpus) == "2-3"
+    state.stopped("one")
+    with pytest.raises(ClaimError):
+        state.reserve(request(2, share(NUMA1, 1)))
+    state.stopped("two")
+    assert uid(1) not in state.claims
+    state.reserve(request(2, share(NUMA1, 4)))
+
+
+def test_prepare_revives_a_lingering_claim():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    running(state, container("one", cdi(1)))
+    state.release(uid(1))
+    assert not state.reserve(request(1, share(NUMA1, 4))).claim.lingering
+    state.stopped("one")
+    assert uid(1) in state.claims
+
+
+def test_a_claim_unprepared_while_the_runtime_is_away_lingers_until_containers_are_known():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    state.disconnected()
+    assert not state.release(uid(1))
+    state.synchronize([container("one", cdi(1))])
+    assert uid(1) in state.claims
+    state.synchronize([])
+    assert uid(1) not in state.claims
+
+
+def test_a_restarted_container_keeps_its_cpus_whatever_order_the_runtime_tells_it_in():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    running(state, container("old", cdi(1)))
+    fresh = state.create(container("new", cdi(1)))
+    state.stopped("old")
+    state.stopped("old")
+    assert fresh.cpus == state.claims[uid(1)].cpus
+    assert state.board.uses(uid(1))
+
+
+def test_synchronize_repairs_exactly_what_is_wrong():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    held = state.claims[uid(1)].cpus
+    updates, unproven = state.synchronize(
+        [
+            container("right", cpus=cpus("2-7") - held),
+            container("strayed", cpus=cpus("0-7")),
+            container("unlimited"),
+            container("pinned", cdi(1), cpus=held),
+            container("unpinned", cdi(1)),
+        ]
+    )
+    assert unproven == ()
+    assert {update.container_id: update.cpus for update in updates} == {
+        "strayed": cpus("2-7") - held,
+        "unlimited": cpus("2-7") - held,
+        "unpinned": held,
+    }
+
+
+def test_one_bad_container_does_not_stop_the_repair_of_others():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    updates, unproven = state.synchronize(
+        [container("lost", cdi(7)), container("forger", env=[f"DRA_CPUSET_{uid(1)}=4-7"]), container("plain")]
+    )
+    assert [found.container.name for found in unproven] == ["lost", "forger"]
+    assert {update.container_id: str(update.cpus) for update in updates} == dict.fromkeys(
+        ("lost", "forger", "plain"), "2-3"
+    )
+
+
+# ---- proof
+
+
+def test_a_claim_that_is_not_prepared_keeps_its_container_from_being_created():
+    with pytest.raises(PlacementError, match="not prepared on this node"):
+        node().create(container("c", cdi(1)))
+
+
+@pytest.mark.parametrize(
+    "entry", [f"DRA_CPUSET_{uid(1)}=4-7", "DRA_CPUSET_X=1", "DRA_CPUSET_=", f"DRA_CPUSET_{uid(1)}"]
+)
+def test_our_environment_without_proof_is_refused(entry):
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    with pytest.raises(PlacementError, match="not for pods to set"):
+        state.create(container("forger", env=[entry.format("DRA_CPUSET_")]))
+
+
+def test_a_container_with_a_claim_cannot_claim_another_one_by_environment():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    state.reserve(request(2, share(NUMA1, 2)))
+    mine = f"DRA_CPUSET_{uid(1)}={granted(state, 1)}"
+    with pytest.raises(PlacementError):
+        state.create(container("forger", cdi(1), env=[mine, f"DRA_CPUSET_{uid(2)}={granted(state, 2)}"]))
+    assert state.create(container("honest", cdi(1), env=[mine])).cpus == cpus(granted(state, 1))
+
+
+def test_names_that_only_look_like_ours_are_anybodys():
+    assert node().create(container("c", env=["DRA_CPUSETFOO=1", "MY_DRA_CPUSET_X=2"])).cpus
+
+
+def test_an_old_runtime_proves_a_claim_by_environment_namespace_cpuset_and_pod():
+    state = node(runtime=OLD_RUNTIME)
+    state.reserve(request(1, share(NUMA1, 4), pods=["mine"]))
+    entry = f"DRA_CPUSET_{uid(1)}=4-7"
+    assert str(state.create(container("c", env=[entry], pod="mine")).cpus) == "4-7"
+    with pytest.raises(PlacementError, match="no claim prepared"):
+        state.create(container("wrong-cpus", env=[f"DRA_CPUSET_{uid(1)}=4-6"], pod="mine"))
+    with pytest.raises(UnknownConsumerError):
+        state.create(container("stranger", env=[entry], pod="other"))
+    state.add_consumers(uid(1), frozenset(["other"]))
+    assert str(state.create(container("second", env=[entry], pod="other")).cpus) == "4-7"
+
+
+# ---- persistence
+
+
+def test_a_restarted_node_goes_on_where_it_was():
+    state = node(reserved="2", group_by=GroupBy.SOCKET)
+    state.reserve(request(1, share("cpudevsocket001", 2), pods=["a"]))
+    revived = NodeState(NODE, machine())
+    revived.restore(state.checkpoint())
+    assert revived.claims == state.claims
+    assert revived.devices() == state.devices()
+    with pytest.raises(ClaimError):
+        revived.reserve(request(2, share("cpudevsocket001", 3)))
+
+
+def test_two_claims_cannot_be_booked_on_one_cpu():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    grant = CpuGrant("main", NODE, NUMA1, None, cpus("4"))
+    with pytest.raises(LedgerError, match="not free"):
+        state.adopt(HeldClaim(ref(2), (grant,), frozenset(), ""))
+
+
+def test_listeners_hear_of_every_change_and_of_nothing_else():
+    state = node()
+    heard: list[int] = []
+    state.on_change(lambda: heard.append(1))
+    state.reserve(request(1, share(NUMA1, 2)))
+    assert len(heard) == 1
+    state.reserve(request(1, share(NUMA1, 2)))
+    assert len(heard) == 1
+    state.connected(SAFE_RUNTIME)
+    assert len(heard) == 2
