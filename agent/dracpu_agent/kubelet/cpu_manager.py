@@ -1,0 +1,38 @@
+"""The kubelet's own CPU manager: with the policy "static" it overrides every pinning of ours, silently."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from dracpu_agent.errors import DriverError
+
+STATIC: Final = "static"
+STATE_FILE: Final = "cpu_manager_state"
+
+
+class CpuManagerStateError(DriverError):
+    """The kubelet's state file is there, but does not tell the policy."""
+
+
+def policy_of(state: str) -> str:
+    """The policy's name in the text of a state file."""
+    try:
+        content = json.loads(state)
+    except ValueError as error:
+        raise CpuManagerStateError(f"the kubelet's {STATE_FILE} is not JSON: {error}") from error
+    policy = content.get("policyName") if isinstance(content, dict) else None
+    if not isinstance(policy, str):
+        raise CpuManagerStateError(f"the kubelet's {STATE_FILE} names no policyName")
+    return policy
+
+
+def is_static(kubelet_root: Path) -> bool:
+    """True when the kubelet pins CPUs itself. No file: it does not manage CPUs, or has never run."""
+    path = kubelet_root / STATE_FILE
+    try:
+        state = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    except (OSError, UnicodeDecodeError) as error:
+        raise CpuManagerStateError(f"cannot read {path}: {error}") from error
+    return policy_of(state) == STATIC

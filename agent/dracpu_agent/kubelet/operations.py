@@ -1,0 +1,102 @@
+"""Work on claims that outlives the call that asked for it.
+
+A call of the kubelet may be cancelled or run into its deadline at any moment; a claim must not be left half-way then.
+So each piece of work is a task of its own, calls only wait for it. For one claim there is one piece of work at a time,
+in the order asked for; the same request made again while the first still runs waits for the first.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import structlog
+
+from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.errors import DriverError
+
+Verb = Literal["prepare", "unprepare"]
+
+log = structlog.get_logger("kubelet")
+
+
+class ClaimService(Protocol):
+    """What stands behind the kubelet's calls. Both must be idempotent, as the kubelet repeats them."""
+
+    async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
+        """The claim's devices, ready for use; raises ClaimError."""
+        ...
+
+    async def unprepare(self, claim: ClaimRef) -> None:
+        """Gives back what prepare took, if anything; raises ClaimError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a piece of work ended: an error when there is a text, else the devices (none after unprepare)."""
+
+    devices: tuple[PreparedDevice, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    verb: Verb
+    claim: ClaimRef
+    task: asyncio.Task[Outcome]
+
+
+class ClaimOperations:
+    """Starts the work, keeps its order, and waits for it at the end."""
+
+    def __init__(self, service: ClaimService) -> None:
+        self._service = service
+        self._latest: dict[str, _Operation] = {}  # claim UID -> what was asked for last, while it is not done
+        self._running: set[asyncio.Task[Outcome]] = set()
+
+    def request(self, verb: Verb, claim: ClaimRef) -> asyncio.Task[Outcome]:
+        """The task that does it; it ends with an Outcome whatever happens, unless `drain` had to cancel it."""
+        earlier = self._latest.get(claim.uid)
+        if earlier is not None and not earlier.task.done() and (earlier.verb, earlier.claim) == (verb, claim):
+            return earlier.task
+        work = self._run(verb, claim, after=earlier.task if earlier else None)
+        task = asyncio.create_task(work, name=f"{verb} claim {claim.uid}")
+        operation = _Operation(verb, claim, task)
+        self._latest[claim.uid] = operation
+        self._running.add(task)
+        task.add_done_callback(lambda _: self._forget(operation))
+        return task
+
+    async def drain(self, seconds: float) -> None:
+        """Waits until no work is left; what takes longer is cancelled, as the process ends anyway."""
+        if not self._running:
+            return
+        _, late = await asyncio.wait(self._running, timeout=seconds)
+        for task in late:
+            log.warning("cancelled at shutdown", task=task.get_name())
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    async def _run(self, verb: Verb, claim: ClaimRef, *, after: asyncio.Task[Outcome] | None) -> Outcome:
+        if after is not None:
+            await asyncio.wait((after,))
+        try:
+            if verb == "prepare":
+                return Outcome(devices=tuple(await self._service.prepare(claim)))
+            await self._service.unprepare(claim)
+            return Outcome()
+        except DriverError as error:
+            # The kubelet takes an empty text for success.
+            message = str(error) or f"cannot {verb} claim {claim}: {type(error).__name__}"
+            log.warning("claim refused", verb=verb, claim=str(claim), uid=claim.uid, error=message)
+            return Outcome(error=message)
+        except Exception:
+            log.exception("claim failed", verb=verb, claim=str(claim), uid=claim.uid)
+            return Outcome(error=f"cannot {verb} claim {claim}: internal error, see the agent's log")
+
+    def _forget(self, operation: _Operation) -> None:
+        self._running.discard(operation.task)
+        if self._latest.get(operation.claim.uid) is operation:
+            del self._latest[operation.claim.uid]

@@ -1,0 +1,58 @@
+"""A DRA driver as the kubelet sees it: its two sockets, what they serve, and the order in which they come and go."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from dracpu_agent.kubelet.dra import VERSIONS as DRA_VERSIONS
+from dracpu_agent.kubelet.dra import DraPlugin
+from dracpu_agent.kubelet.health import VERSIONS as HEALTH_VERSIONS
+from dracpu_agent.kubelet.health import HealthSource, HealthStreams
+from dracpu_agent.kubelet.operations import ClaimOperations, ClaimService
+from dracpu_agent.kubelet.registration import Registration, RegistrationStatus
+from dracpu_agent.kubelet.sockets import SocketServer
+
+# A pod has 30 s to end: so much for the calls under way, so much for work that outlives its call.
+STOP_CALLS_SECONDS: Final = 10.0
+STOP_WORK_SECONDS: Final = 10.0
+
+
+class KubeletPlugin:
+    """Serves one driver to the kubelet from `start` to `stop`."""
+
+    def __init__(
+        self,
+        driver: str,
+        kubelet_root: Path,
+        claims: ClaimService,
+        health: HealthSource,
+        on_registration: Callable[[RegistrationStatus], None],
+    ) -> None:
+        self._operations = ClaimOperations(claims)
+        self._streams = HealthStreams(health)
+        endpoint = kubelet_root / "plugins" / driver / "dra.sock"
+        self._data = SocketServer(endpoint, DraPlugin(self._operations).services() + self._streams.services())
+        self._registration = SocketServer(
+            kubelet_root / "plugins_registry" / f"{driver}-reg.sock",
+            Registration(driver, endpoint, DRA_VERSIONS + HEALTH_VERSIONS, on_registration).services(),
+        )
+
+    async def start(self) -> None:
+        """Serves both sockets; raises SocketError, and then serves none."""
+        await self._data.start()  # first: the kubelet dials it as soon as the other one answers
+        try:
+            await self._registration.start()
+        except BaseException:
+            await self._data.stop(0)
+            raise
+
+    def health_changed(self) -> None:
+        """Tell the kubelet at once how the devices are."""
+        self._streams.changed()
+
+    async def stop(self) -> None:
+        """Deregisters, then ends what is under way; no claim is left half-way."""
+        await self._registration.stop(0)
+        self._streams.close()
+        await self._data.stop(STOP_CALLS_SECONDS)
+        await self._operations.drain(STOP_WORK_SECONDS)

@@ -1,0 +1,1 @@
+"""What a person sees of a running agent: logs, metrics, health checks, the state dump."""

@@ -1,0 +1,48 @@
+"""Small stream servers: each connection carries one exchange, has little time for it, and then ends."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+CONNECTIONS: Final = 32  # at a time: far more than probes, scrapers and people need
+
+Exchange = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class ExchangeServer:
+    """Runs the exchanges of one listening server, and ends them with it."""
+
+    def __init__(self, exchange: Exchange, seconds: float) -> None:
+        self._exchange = exchange
+        self._seconds = seconds
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The callback of asyncio's servers. A peer that is too slow or leaves early gets no answer."""
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._running) >= CONNECTIONS:
+            writer.transport.abort()
+            return
+        self._running.add(task)
+        writer.transport.set_write_buffer_limits(0)  # `drain` then waits until the peer's kernel has everything
+        try:
+            with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+                async with asyncio.timeout(self._seconds):
+                    await self._exchange(reader, writer)
+                    writer.close()
+        finally:
+            self._running.discard(task)
+            if not writer.is_closing():
+                writer.transport.abort()  # a mere close would wait for a peer that does not read
+
+    async def stop(self, server: asyncio.Server) -> None:
+        """Closes the port and every connection."""
+        server.close()
+        running = set(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        await server.wait_closed()

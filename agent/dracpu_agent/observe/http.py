@@ -1,0 +1,151 @@
+"""/healthz, /readyz and /metrics over HTTP/1.1, for the kubelet's probes and for Prometheus.
+
+Written by hand because it is small: GET and HEAD of three paths, one request a connection. `aiohttp.web` would cost
+1.6 to 2 MiB of memory on every node.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Protocol
+
+import structlog
+
+from dracpu_agent.errors import DriverError
+from dracpu_agent.observe.exchange import ExchangeServer
+from dracpu_agent.observe.metrics import CONTENT_TYPE as METRICS_TYPE
+from dracpu_agent.observe.metrics import Metrics
+
+EXCHANGE_SECONDS: Final = 5.0  # from the connection to the last byte of the answer
+REQUEST_BYTES: Final = 8192
+
+TEXT: Final = "text/plain; charset=utf-8"
+
+log = structlog.get_logger("http")
+
+
+class HttpServerError(DriverError):
+    """The address is not one, or cannot be listened on."""
+
+
+class Health(Protocol):
+    """Who knows how the agent is. A list of reasons why not; an empty one is good news."""
+
+    def live(self) -> list[str]:
+        """Reasons to restart the agent."""
+        ...
+
+    def ready(self) -> list[str]:
+        """Reasons why no claim can be prepared at the moment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = TEXT
+    allow: str = ""
+
+
+class HttpServer:
+    """Serves the three paths from `start` to `stop`."""
+
+    def __init__(
+        self, address: str, health: Health, metrics: Metrics, exchange_seconds: float = EXCHANGE_SECONDS
+    ) -> None:
+        self._address = address
+        self._host, self._port = parse_address(address)
+        self._exchanges = ExchangeServer(self._exchange, exchange_seconds)
+        self._pages: Mapping[str, Callable[[], Answer]] = {
+            "/healthz": lambda: _verdict(health.live()),
+            "/readyz": lambda: _verdict(health.ready()),
+            "/metrics": lambda: Answer(HTTPStatus.OK, metrics.render(), METRICS_TYPE),
+        }
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listens; raises HttpServerError when it cannot."""
+        try:
+            self._server = await asyncio.start_server(
+                self._exchanges.serve, self._host, self._port, limit=REQUEST_BYTES
+            )
+        except OSError as error:
+            raise HttpServerError(
+                f"cannot listen on {self._address}: {error.strerror or error}; choose another --http-address"
+            ) from error
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, of interest where the address said 0."""
+        if self._server is None:
+            raise RuntimeError("the server has not been started")
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Closes the port and every connection."""
+        if self._server is not None:
+            await self._exchanges.stop(self._server)
+            self._server = None
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            method, answer = "GET", _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        else:
+            method, answer = self._answer(head)
+        writer.write(_encode(answer, with_body=method != "HEAD"))
+        await writer.drain()
+
+    def _answer(self, head: bytes) -> tuple[str, Answer]:
+        request = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        if len(request) != 3 or not request[2].startswith("HTTP/1."):
+            return "GET", _plain(HTTPStatus.BAD_REQUEST)
+        method, target, _ = request
+        page = self._pages.get(target.partition("?")[0])
+        if page is None:
+            return method, _plain(HTTPStatus.NOT_FOUND)
+        if method not in {"GET", "HEAD"}:
+            return method, Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n", allow="GET, HEAD")
+        try:
+            return method, page()
+        except Exception:
+            log.exception("page failed", path=target)
+            return method, _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def parse_address(address: str) -> tuple[str | None, int]:
+    """Reads "host:port", ":port" (all addresses) and "[IPv6]:port"."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535 or (":" in host and not bracketed):
+        raise HttpServerError(f'"{address}" is no address: write ":8080", "127.0.0.1:8080" or "[::1]:8080"')
+    return (host[1:-1] if bracketed else host) or None, int(port)
+
+
+def _verdict(reasons: list[str]) -> Answer:
+    if not reasons:
+        return Answer(HTTPStatus.OK, b"ok\n")
+    return Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons).encode())
+
+
+def _plain(status: HTTPStatus) -> Answer:
+    return Answer(status, f"{status.phrase.lower()}\n".encode())
+
+
+def _encode(answer: Answer, *, with_body: bool) -> bytes:
+    headers = {
+        "Content-Type": answer.content_type,
+        "Content-Length": str(len(answer.body)),
+        "Connection": "close",
+    }
+    if answer.allow:
+        headers["Allow"] = answer.allow
+    lines = [f"HTTP/1.1 {answer.status.value} {answer.status.phrase}", *(f"{k}: {v}" for k, v in headers.items())]
+    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+    return head + answer.body if with_body else head

@@ -1,0 +1,16 @@
+"""Something that runs for ever, for as long as a test needs it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+
+@contextlib.asynccontextmanager
+async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
+    """Runs the coroutines until the block is left; when one of them fails, so does the block."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(coroutine) for coroutine in coroutines]
+        yield
+        for task in tasks:
+            task.cancel()

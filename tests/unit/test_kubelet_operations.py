@@ -1,0 +1,125 @@
+"""The order of work on one claim, whatever the calls that asked for it do."""
+
+import asyncio
+from collections.abc import Sequence
+
+from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.kubelet.operations import ClaimOperations
+
+ONE, TWO = ClaimRef("default", "one", "uid-1"), ClaimRef("default", "two", "uid-2")
+
+
+class Steps:
+    """Each piece of work waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Queue[str]()
+        self.ended: list[str] = []
+        self._permits = asyncio.Semaphore(0)
+
+    def permit(self, pieces: int = 1) -> None:
+        for _ in range(pieces):
+            self._permits.release()
+
+    async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
+        await self._step(f"prepare {claim.name}")
+        return ()
+
+    async def unprepare(self, claim: ClaimRef) -> None:
+        await self._step(f"unprepare {claim.name}")
+
+    async def _step(self, name: str) -> None:
+        self.begun.put_nowait(name)
+        await self._permits.acquire()
+        self.ended.append(name)
+
+
+async def test_work_on_one_claim_is_done_in_the_order_asked() -> None:
+    steps = Steps()
+    operations = ClaimOperations(steps)
+    first = operations.request("prepare", ONE)
+    second = operations.request("unprepare", ONE)
+    third = operations.request("prepare", ONE)
+    steps.permit()
+    await first
+    assert steps.ended == ["prepare one"]
+    steps.permit()
+    await second
+    assert steps.ended == ["prepare one", "unprepare one"]
+    steps.permit()
+    await third
+    assert steps.ended == ["prepare one", "unprepare one", "prepare one"]
+
+
+async def test_work_on_different_claims_does_not_wait() -> None:
+    steps = Steps()
+    operations = ClaimOperations(steps)
+    tasks = [operations.request("prepare", ONE), operations.request("prepare", TWO)]
+    assert [await steps.begun.get(), await steps.begun.get()] == ["prepare one", "prepare two"]
+    assert steps.ended == []
+    steps.permit(2)
+    await asyncio.gather(*tasks)
+
+
+async def test_a_repeated_request_joins_the_work_under_way() -> None:
+    steps = Steps()
+    operations = ClaimOperations(steps)
+    first = operations.request("prepare", ONE)
+    assert operations.request("prepare", ONE) is first
+    steps.permit()
+    await first
+    assert steps.ended == ["prepare one"]
+
+
+async def test_a_request_after_the_end_is_work_anew() -> None:
+    steps = Steps()
+    steps.permit(2)
+    operations = ClaimOperations(steps)
+    first = operations.request("prepare", ONE)
+    await first
+    second = operations.request("prepare", ONE)
+    assert second is not first
+    await second
+    assert steps.ended == ["prepare one", "prepare one"]
+
+
+async def test_a_claim_of_another_name_under_the_same_uid_is_not_confused_with_the_first() -> None:
+    steps = Steps()
+    steps.permit(2)
+    operations = ClaimOperations(steps)
+    await asyncio.gather(
+        operations.request("prepare", ONE), operations.request("prepare", ClaimRef("other", "name", ONE.uid))
+    )
+    assert steps.ended == ["prepare one", "prepare name"]
+
+
+async def test_work_goes_on_when_the_one_who_waits_is_cancelled() -> None:
+    steps = Steps()
+    operations = ClaimOperations(steps)
+
+    async def call() -> None:
+        await asyncio.wait([operations.request("prepare", ONE)])
+
+    caller = asyncio.create_task(call())
+    await steps.begun.get()
+    caller.cancel()
+    await asyncio.wait([caller])
+    steps.permit()
+    await operations.drain(10)
+    assert steps.ended == ["prepare one"]
+
+
+async def test_later_work_is_done_when_earlier_work_was_cancelled() -> None:
+    steps = Steps()
+    operations = ClaimOperations(steps)
+    first = operations.request("prepare", ONE)
+    second = operations.request("unprepare", ONE)
+    await steps.begun.get()
+    first.cancel()
+    steps.permit()
+    await second
+    assert steps.ended == ["unprepare one"]
+
+
+async def test_nothing_to_drain_is_no_wait() -> None:
+    await ClaimOperations(Steps()).drain(10)

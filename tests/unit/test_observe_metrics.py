@@ -1,0 +1,112 @@
+"""Metrics: the names that dashboards rely on, and what moves them."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dracpu_agent.observe.metrics import Metrics, NodeGauges
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """Every series, written as in a query: name{label=value}."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.render().decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sample.labels.items())
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def test_all_that_dashboards_of_the_go_driver_read_is_there_from_the_start() -> None:
+    found = samples(Metrics("1.2.3"))
+    for name in ("allocated_cpus", "available_cpus", "reserved_cpus", "resource_claims_active"):
+        assert found[f"dra_cpu_{name}"] == 0
+    for verb in ("prepare", "unprepare"):
+        for result in ("success", "error", "unknown"):
+            assert found[f"dra_cpu_{verb}_claims_total{{result={result}}}"] == 0
+    assert found["dra_cpu_prepare_claim_duration_seconds_count"] == 0
+    assert found["dra_cpu_claim_allocated_cpus_count"] == 0
+
+
+def test_every_metric_is_explained_and_carries_no_label_without_limit() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.set_config(config="default", mode="grouped", group_by="numanode")
+    metrics.hook_answered("CreateContainer", 0.002)
+    allowed = {"result", "hook", "le", "version", "config", "mode", "group_by"}
+    for family in text_string_to_metric_families(metrics.render().decode()):
+        assert family.documentation
+        assert family.name.startswith(("dra_cpu_", "process_"))
+        for sample in family.samples:
+            assert set(sample.labels) <= allowed
+            assert not sample.name.endswith("_created")
+
+
+def test_the_node_is_shown_as_it_is() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.set_node(NodeGauges(allocated=6, available=8, reserved=2, claims=3, lingering=1))
+    metrics.set_node(NodeGauges(allocated=5, available=9, reserved=2, claims=2, lingering=0))
+    found = samples(metrics)
+    assert found["dra_cpu_allocated_cpus"] == 5
+    assert found["dra_cpu_available_cpus"] == 9
+    assert found["dra_cpu_reserved_cpus"] == 2
+    assert found["dra_cpu_resource_claims_active"] == 2
+    assert found["dra_cpu_lingering_claims"] == 0
+
+
+def test_claims_are_counted_by_their_result() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.claim_prepared(seconds=0.004, cpus=8)
+    metrics.prepare_failed()
+    metrics.claim_unprepared("success")
+    metrics.claim_unprepared("error")
+    found = samples(metrics)
+    for verb in ("prepare", "unprepare"):
+        assert found[f"dra_cpu_{verb}_claims_total{{result=success}}"] == 1
+        assert found[f"dra_cpu_{verb}_claims_total{{result=error}}"] == 1
+    assert found["dra_cpu_prepare_claim_duration_seconds_sum"] == pytest.approx(0.004)
+    assert found["dra_cpu_claim_allocated_cpus_bucket{le=4.0}"] == 0
+    assert found["dra_cpu_claim_allocated_cpus_bucket{le=8.0}"] == 1
+
+
+def test_connections_and_slices_are_one_or_zero() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.set_kubelet_registered(True)
+    metrics.set_nri_connected(True)
+    metrics.set_nri_connected(False)
+    metrics.set_slices(published=False, failed=True)
+    metrics.set_slices(published=True, failed=False)
+    found = samples(metrics)
+    assert found["dra_cpu_kubelet_registered"] == 1
+    assert found["dra_cpu_nri_connected"] == 0
+    assert found["dra_cpu_slices_published"] == 1
+    assert found["dra_cpu_slice_errors_total"] == 1
+
+
+def test_the_slow_parts_are_measured() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.checkpoint_written(0.03, "success")
+    metrics.checkpoint_written(20, "error")
+    metrics.hook_answered("CreateContainer", 0.002)
+    metrics.pool_pushed("error")
+    found = samples(metrics)
+    assert found["dra_cpu_checkpoint_writes_total{result=error}"] == 1
+    assert found["dra_cpu_checkpoint_write_duration_seconds_count"] == 2
+    assert found["dra_cpu_nri_hook_duration_seconds_count{hook=CreateContainer}"] == 1
+    assert found["dra_cpu_pool_pushes_total{result=success}"] == 0
+    assert found["dra_cpu_pool_pushes_total{result=error}"] == 1
+
+
+def test_the_agent_and_its_settings_are_named() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.set_config(config="default", mode="grouped", group_by="numanode")
+    metrics.set_config(config="other", mode="individual", group_by="")
+    found = samples(metrics)
+    assert found["dra_cpu_build_info{version=1.2.3}"] == 1
+    assert [name for name in found if name.startswith("dra_cpu_config_info")] == [
+        "dra_cpu_config_info{config=other,group_by=,mode=individual}"
+    ]
+
+
+def test_two_agents_in_one_process_count_for_themselves() -> None:
+    one, other = Metrics("1"), Metrics("2")
+    one.prepare_failed()
+    assert samples(other)["dra_cpu_prepare_claims_total{result=error}"] == 0

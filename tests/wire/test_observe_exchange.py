@@ -1,0 +1,41 @@
+"""Peers that do not play along cost the agent nothing for long."""
+
+import asyncio
+import contextlib
+
+from dracpu_agent.observe.exchange import ExchangeServer
+
+LARGE = b"x" * 10_000_000  # more than the kernel's buffers take
+
+
+async def test_a_peer_that_does_not_read_is_cut_off() -> None:
+    ended = asyncio.Event()
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            writer.write(LARGE)
+            await writer.drain()
+        finally:
+            ended.set()
+
+    exchanges = ExchangeServer(talk, seconds=0.05)
+    server = await asyncio.start_server(exchanges.serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), limit=1024)
+    await ended.wait()
+    with contextlib.suppress(ConnectionResetError):  # cut off before the rest was read
+        assert len(await reader.read()) < len(LARGE)
+    writer.close()
+    await exchanges.stop(server)
+
+
+async def test_a_peer_that_reads_gets_everything() -> None:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(LARGE)
+        await writer.drain()
+
+    exchanges = ExchangeServer(talk, seconds=30)
+    server = await asyncio.start_server(exchanges.serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    assert await reader.read() == LARGE
+    writer.close()
+    await exchanges.stop(server)
