@@ -1,0 +1,1 @@
+"""The container runtime: an NRI plugin that tells it on which CPUs each container runs."""

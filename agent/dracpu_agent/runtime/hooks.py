@@ -1,0 +1,249 @@
+"""What the runtime calls: the handshake and the hooks in a container's life.
+
+Every hook turns bytes into records, asks the handler, and turns the answer into bytes. Two rules hold here. Create,
+update and start answer in time and with an error rather than not at all: a runtime that gets no answer drops the plugin
+and runs the container on any CPU. Everything that tells of an end succeeds: an error would hide it from other plugins.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
+
+import structlog
+from google.protobuf.message import DecodeError, Message
+
+from dracpu_agent.errors import PlacementError
+from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.runtime import convert
+from dracpu_agent.runtime.proto import nri_pb2 as nri
+from dracpu_agent.runtime.ttrpc import Call, Code, Reply, StatusError
+from dracpu_agent.runtime.versions import runtime_info
+
+SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
+ANSWER_WITHIN: Final = 0.75  # of the time that the runtime waits; the rest is for the way back
+DEFAULT_REQUEST_TIMEOUT: Final = 2.0  # seconds; runtimes before NRI 0.7 do not tell theirs
+
+# All of these are known to every NRI version: an unknown one would end the connection.
+SUBSCRIBED: Final = (
+    nri.CREATE_CONTAINER,
+    nri.POST_CREATE_CONTAINER,
+    nri.START_CONTAINER,
+    nri.UPDATE_CONTAINER,
+    nri.STOP_CONTAINER,
+    nri.REMOVE_CONTAINER,
+)
+
+log = structlog.get_logger("runtime")
+
+_M = TypeVar("_M", bound=Message)
+_T = TypeVar("_T")
+_Hook = Callable[[Call], Awaitable[Reply]]
+
+
+class RuntimeHandler(Protocol):
+    """The agent behind the plugin."""
+
+    def connected(self, runtime: RuntimeInfo) -> None:
+        """The runtime told who it is. Its containers follow."""
+
+    def synchronize(self, containers: Sequence[Container]) -> Sequence[ContainerUpdate]:
+        """All containers there are -> those that have to move."""
+
+    def synchronized(self) -> None:
+        """The answer to `synchronize` is on the wire: from now on updates may be pushed."""
+
+    async def create(self, container: Container) -> Placement:
+        """Where a new container runs, and who has to move for it; PlacementError fails its creation.
+
+        Cancelled when the runtime will not wait longer; the creation has failed then.
+        """
+
+    def created(self, container_id: str) -> None:
+        """The runtime has stored the container: before that, updates of it are lost without an error.
+
+        Told after its creation and again before its start, for not every runtime tells both.
+        """
+
+    def start(self, container: Container) -> None:
+        """PlacementError keeps the container from starting."""
+
+    def update(self, container: Container) -> ContainerUpdate | None:
+        """The kubelet changes the container's resources: the CPUs to repeat; PlacementError fails the change."""
+
+    def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
+        """The container has ended, or its creation failed; may come again for the same one. -> who may move now."""
+
+    def removed(self, container_id: str) -> None:
+        """The runtime has forgotten the container; sometimes the only notice of its end."""
+
+    def disconnected(self, reason: str) -> None:
+        """There is no runtime; told after every attempt to connect that failed, too."""
+
+
+class Hooks:
+    """The plugin's side of one connection."""
+
+    def __init__(self, handler: RuntimeHandler, on_synchronized: Callable[[], None]) -> None:
+        self._handler = handler
+        self._on_synchronized = on_synchronized
+        self._request_timeout = DEFAULT_REQUEST_TIMEOUT
+        self._inventory = convert.Inventory()
+        self._methods: dict[str, _Hook] = {
+            "Configure": self._configure,
+            "Synchronize": self._synchronize,
+            "Shutdown": self._ignore,
+            "CreateContainer": self._create,
+            "PostCreateContainer": self._post_create,
+            "StartContainer": self._start,
+            "UpdateContainer": self._update,
+            "StopContainer": self._stop,
+            "RemoveContainer": self._remove,
+            "StateChange": self._state_change,
+        }
+
+    async def answer(self, call: Call) -> Reply:
+        """Answers any call of the runtime."""
+        hook = self._methods.get(call.method) if call.service == SERVICE else None
+        if hook is None:
+            raise StatusError(Code.UNIMPLEMENTED, f"method {call.service}/{call.method}")
+        return await hook(call)
+
+    # ---- the handshake
+
+    async def _configure(self, call: Call) -> Reply:
+        request = _read(nri.ConfigureRequest, call)
+        self._request_timeout = request.request_timeout / 1000 or DEFAULT_REQUEST_TIMEOUT
+        runtime = runtime_info(request.runtime_name, request.runtime_version, request.NRI_version)
+        log.info("runtime connected", runtime=runtime.name, version=runtime.version, nri=runtime.nri)
+        self._handler.connected(runtime)
+        return _reply(nri.ConfigureResponse(events=sum(1 << (event - 1) for event in SUBSCRIBED)))
+
+    async def _synchronize(self, call: Call) -> Reply:
+        request = _read(nri.SynchronizeRequest, call)
+        self._inventory.add(request.pods, request.containers)
+        if request.more:  # an answer that says more than this would end the connection
+            return _reply(nri.SynchronizeResponse(more=True))
+        containers, self._inventory = self._inventory.containers(), convert.Inventory()
+        updates = self._handler.synchronize(containers)
+        log.info("runtime synchronized", containers=len(containers), updates=len(updates))
+        return _reply(nri.SynchronizeResponse(update=_messages(updates)), sent=self._on_synchronized)
+
+    async def _ignore(self, _: Call) -> Reply:
+        return Reply(b"")
+
+    # ---- hooks that decide
+
+    async def _create(self, call: Call) -> Reply:
+        request = _read(nri.CreateContainerRequest, call)
+        container = convert.container(request.container, request.pod)
+
+        async def decide() -> Reply:
+            return _reply(convert.create_response(container, await self._handler.create(container)))
+
+        return await self._decide(call, container, decide())
+
+    async def _start(self, call: Call) -> Reply:
+        request = _read(nri.StartContainerRequest, call)
+        await self._decide_start(call, convert.container(request.container, request.pod))
+        return _reply(nri.StartContainerResponse())
+
+    async def _decide_start(self, call: Call, container: Container) -> None:
+        async def decide() -> None:
+            self._handler.start(container)
+
+        self._tell_created(container.id)  # for runtimes that send no PostCreateContainer
+        await self._decide(call, container, decide())
+
+    async def _update(self, call: Call) -> Reply:
+        request = _read(nri.UpdateContainerRequest, call)
+        container = convert.container(request.container, request.pod)
+
+        async def decide() -> Reply:
+            update = self._handler.update(container)
+            return _reply(nri.UpdateContainerResponse(update=[convert.update(update)] if update else []))
+
+        return await self._decide(call, container, decide())
+
+    async def _decide(self, call: Call, container: Container, decision: Awaitable[_T]) -> _T:
+        patience = self._request_timeout if call.timeout is None else call.timeout
+        limit = asyncio.timeout_at(call.received + ANSWER_WITHIN * patience)
+        try:
+            async with limit:
+                return await decision
+        except PlacementError as error:
+            log.warning("container refused", hook=call.method, container=str(container), error=str(error))
+            raise StatusError(Code.UNKNOWN, str(error)) from error
+        except Exception as error:
+            if limit.expired():
+                log.warning("decision took too long", hook=call.method, container=str(container))
+                raise StatusError(
+                    Code.DEADLINE_EXCEEDED,
+                    f"the CPUs of container {container.name} could not be decided in time; the kubelet tries again",
+                ) from None
+            error.add_note(f"in {call.method} of container {container} ({container.id})")
+            raise
+
+    # ---- hooks that only tell
+
+    async def _post_create(self, call: Call) -> Reply:
+        self._tell_created(_read(nri.PostCreateContainerRequest, call).container.id)
+        return _reply(nri.PostCreateContainerResponse())
+
+    async def _stop(self, call: Call) -> Reply:
+        container_id = _read(nri.StopContainerRequest, call).container.id
+        updates: Sequence[ContainerUpdate] = ()
+        try:
+            updates = self._handler.stopped(container_id)
+        except Exception:
+            log.exception("the end of a container was not taken note of", container_id=container_id)
+        return _reply(nri.StopContainerResponse(update=_messages(updates)))
+
+    async def _remove(self, call: Call) -> Reply:
+        self._tell_removed(_read(nri.RemoveContainerRequest, call).container.id)
+        return _reply(nri.RemoveContainerResponse())
+
+    async def _state_change(self, call: Call) -> Reply:
+        """Before NRI 0.12 these hooks have no method of their own."""
+        event = _read(nri.StateChangeEvent, call)
+        match event.event:
+            case nri.POST_CREATE_CONTAINER:
+                self._tell_created(event.container.id)
+            case nri.START_CONTAINER:
+                await self._decide_start(call, convert.container(event.container, event.pod))
+            case nri.REMOVE_CONTAINER:
+                self._tell_removed(event.container.id)
+        return _reply(nri.Empty())
+
+    def _tell_created(self, container_id: str) -> None:
+        try:
+            self._handler.created(container_id)
+        except Exception:
+            log.exception("the creation of a container was not taken note of", container_id=container_id)
+
+    def _tell_removed(self, container_id: str) -> None:
+        try:
+            self._handler.removed(container_id)
+        except Exception:
+            log.exception("the removal of a container was not taken note of", container_id=container_id)
+
+
+def _read(kind: type[_M], call: Call) -> _M:
+    try:
+        return kind.FromString(call.payload)
+    except DecodeError as error:
+        raise StatusError(Code.INTERNAL, f"the request of {call.method} cannot be read: {error}") from error
+
+
+def _reply(message: Message, sent: Callable[[], None] | None = None) -> Reply:
+    return Reply(message.SerializeToString(), sent)
+
+
+def _messages(updates: Iterable[ContainerUpdate]) -> list[nri.ContainerUpdate]:
+    """One update that cannot be sent does not keep the others from being sent."""
+    messages: list[nri.ContainerUpdate] = []
+    for update in updates:
+        try:
+            messages.append(convert.update(update))
+        except PlacementError as error:
+            log.warning("container not updated", container_id=update.container_id, error=str(error))
+    return messages

@@ -1,0 +1,63 @@
+"""What a runtime's versions say about what it can do, and what it must not be asked to do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dracpu_agent.runtime.versions import Version, runtime_info
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "nri", "passes_cdi_devices", "unsolicited_updates"),
+    [
+        ("containerd", "v2.4.0", "v0.12.3", True, True),
+        ("containerd", "v2.4.0", "", True, True),
+        ("containerd", "2.4.2-k3s1", "", True, True),  # a distribution's build of 2.4.2
+        ("containerd", "v2.4.0-rc.1", "", True, False),
+        ("containerd", "v2.3.0", "v0.12.0", True, False),
+        ("containerd", "v2.3.0", "v0.12.3", True, True),
+        ("containerd", "v2.3.0-beta.1-12-gabcdef0", "v0.12.0", False, False),
+        ("containerd", "v2.3.7", "v0.12.1-0.20260301120000-abcdef012345", True, False),  # a commit before 0.12.1
+        ("containerd", "v2.4.1", "(devel)", True, True),
+        ("containerd", "v2.2.7", "", False, False),
+        ("containerd", "1.7.34~ds1", "", False, False),
+        ("containerd", "1.7.34+unknown", "", False, False),
+        ("containerd", "unknown", "", False, False),
+        ("containerd", "v10.0.0", "v1.0.0", True, True),
+        ("cri-o", "1.36.0", "", False, False),
+        ("cri-o", "9.9.9", "v0.12.1", False, True),
+        ("", "", "", False, False),
+    ],
+)
+def test_only_what_is_known_to_be_safe_is_relied_on(
+    name: str, version: str, nri: str, passes_cdi_devices: bool, unsolicited_updates: bool
+) -> None:
+    info = runtime_info(name, version, nri)
+    assert (info.name, info.version, info.nri) == (name, version, nri)
+    assert info.passes_cdi_devices is passes_cdi_devices
+    assert info.unsolicited_updates is unsolicited_updates
+
+
+numbers = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+
+
+@given(numbers, numbers)
+def test_versions_are_ordered_by_their_numbers(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
+    parsed = [Version.parse("v{}.{}.{}".format(*version)) for version in (one, other)]
+    assert parsed[0] is not None
+    assert parsed[1] is not None
+    assert (parsed[0] < parsed[1]) is (one < other)
+
+
+@given(numbers, st.sampled_from(["-rc.1", "-beta.0", "~rc2", "-alpha1", "-dev", "-0.20260101000000-0123456789ab"]))
+def test_a_version_on_its_way_comes_before_itself(version: tuple[int, int, int], suffix: str) -> None:
+    text = "{}.{}.{}".format(*version)
+    early, released = Version.parse(text + suffix), Version.parse(text)
+    assert early is not None
+    assert released is not None
+    assert early < released
+
+
+@given(st.text(max_size=20))
+def test_any_text_can_be_a_version(text: str) -> None:
+    runtime_info("containerd", text, text)
