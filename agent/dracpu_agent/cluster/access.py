@@ -1,0 +1,163 @@
+"""How to reach the API server: from inside a pod, or with a kubeconfig file.
+
+Credentials never show in a repr, a log line or an error.
+"""
+
+import base64
+import binascii
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dracpu_agent.cluster.errors import ClusterConfigError
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_NOT_SUPPORTED: Final = ("exec", "auth-provider", "username", "password")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAccess:
+    """Where the API server is and who we are to it."""
+
+    server: str  # "https://10.96.0.1:443", without a slash at the end
+    tls: ssl.SSLContext | None = field(default=None, repr=False)  # None: plain HTTP
+    server_name: str | None = None  # when the certificate names the server otherwise than its address
+    token: Callable[[], str] | None = field(default=None, repr=False)
+
+
+class TokenFile:
+    """A token that the kubelet replaces every hour or so; it is read again when the file changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._token = ""
+
+    def __call__(self) -> str:
+        # the file is on a tmpfs: looking at it costs microseconds, less than handing it to a thread
+        try:
+            stat = self._path.stat()
+            seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if seen != self._seen:
+                self._token = self._path.read_text().strip()
+                self._seen = seen
+        except OSError as error:
+            raise ClusterConfigError(f"cannot read the token {self._path}: {error.strerror}") from error
+        return self._token
+
+
+def in_cluster(environ: Mapping[str, str] = os.environ, account: Path = SERVICE_ACCOUNT) -> ApiAccess:
+    """The access that Kubernetes gives to every pod with a ServiceAccount."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise ClusterConfigError("KUBERNETES_SERVICE_HOST is not set: outside of a pod, give --kubeconfig")
+    token = TokenFile(account / "token")
+    token()  # a missing token is found now, not at the first request
+    authority = account / "ca.crt"
+    try:
+        tls = _trust(authority.read_bytes(), source=authority)
+    except OSError as error:
+        raise ClusterConfigError(f"cannot read the certificate authority {authority}: {error.strerror}") from error
+    address = f"[{host}]" if ":" in host else host
+    return ApiAccess(f"https://{address}:{port}", tls=tls, token=token)
+
+
+def from_kubeconfig(path: Path) -> ApiAccess:
+    """The access of the current context of a kubeconfig file."""
+    import yaml  # noqa: PLC0415 - agents in pods never need it
+
+    try:
+        config = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ClusterConfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ClusterConfigError(f"the kubeconfig {path} is not YAML: {_place(error)}") from error
+    return _Kubeconfig(path, config).access()
+
+
+class _Kubeconfig:
+    """One kubeconfig file while it is read."""
+
+    def __init__(self, path: Path, config: object) -> None:
+        self._path = path
+        self._config = config if isinstance(config, dict) else {}
+
+    def access(self) -> ApiAccess:
+        context = self._named("contexts", self._config.get("current-context"), "context")
+        cluster = self._named("clusters", context.get("cluster"), "cluster")
+        user = self._named("users", context["user"], "user") if context.get("user") else {}
+        for name in _NOT_SUPPORTED:
+            if user.get(name):
+                raise self._error(f'"{name}" is not supported for users: use a token or a client certificate')
+        if cluster.get("proxy-url"):
+            raise self._error('"proxy-url" is not supported')
+        server = str(cluster.get("server") or "").rstrip("/")
+        if not server.startswith(("https://", "http://")):
+            raise self._error(f'the server "{server}" is no https:// or http:// address')
+        tls = self._tls(cluster, user) if server.startswith("https://") else None
+        return ApiAccess(server, tls=tls, server_name=cluster.get("tls-server-name"), token=self._token(user))
+
+    def _named(self, section: str, name: object, kind: str) -> dict[str, Any]:
+        for item in self._config.get(section) or ():
+            if name and isinstance(item, dict) and item.get("name") == name:
+                return item.get(kind) or {}
+        raise self._error(f'there is no {kind} "{name or ""}"')
+
+    def _token(self, user: Mapping[str, Any]) -> Callable[[], str] | None:
+        if user.get("tokenFile"):
+            return TokenFile(self._path.parent / user["tokenFile"])
+        token = str(user.get("token") or "")
+        return (lambda: token) if token else None
+
+    def _tls(self, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
+        authority = self._material(cluster, "certificate-authority")
+        context = _trust(authority, source=self._path)
+        if cluster.get("insecure-skip-tls-verify") is True:  # only when the file says so in so many words
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate, key = self._material(user, "client-certificate"), self._material(user, "client-key")
+        if certificate is not None and key is not None:
+            self._load_client_certificate(context, certificate, key)
+        return context
+
+    def _material(self, section: Mapping[str, Any], name: str) -> bytes | None:
+        """What `<name>-data` holds, or the file that `<name>` names, relative to the kubeconfig."""
+        try:
+            if section.get(f"{name}-data"):
+                return base64.b64decode(section[f"{name}-data"], validate=True)
+            return (self._path.parent / section[name]).read_bytes() if section.get(name) else None
+        except (binascii.Error, TypeError) as error:
+            raise self._error(f'"{name}-data" is not base64') from error
+        except OSError as error:
+            raise self._error(f'cannot read "{name}": {error.strerror}') from error
+
+    def _load_client_certificate(self, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+        # the ssl module takes client certificates from files only; the file is readable by us alone and is gone at once
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(certificate + b"\n" + key)
+            file.flush()
+            try:
+                context.load_cert_chain(file.name)
+            except ssl.SSLError as error:
+                raise self._error(f"the client certificate and key cannot be used: {error.reason}") from error
+
+    def _error(self, what: str) -> ClusterConfigError:
+        return ClusterConfigError(f"kubeconfig {self._path}: {what}")
+
+
+def _trust(authority: bytes | None, *, source: Path) -> ssl.SSLContext:
+    """A context that trusts the given authority (PEM), or the system's authorities when there is none."""
+    try:
+        return ssl.create_default_context(cadata=None if authority is None else authority.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise ClusterConfigError(f"the certificate authority of {source} is not PEM") from error
+
+
+def _place(error: Exception) -> str:
+    """Where in the file, without the line itself, which may hold a credential."""
+    mark = getattr(error, "problem_mark", None)
+    return f"line {mark.line + 1}" if mark is not None else "unreadable"

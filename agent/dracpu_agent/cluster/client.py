@@ -1,0 +1,283 @@
+"""A thin HTTP client of the API server: one method for each verb, typed errors, a timeout on everything.
+
+There is no rate limit on this side: the Go client's default costs claims 200 ms each, and the server protects itself.
+"""
+
+import json
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Self, cast
+
+import aiohttp
+
+from dracpu_agent.cluster.access import ApiAccess
+from dracpu_agent.cluster.errors import ClusterConfigError, UnavailableError, api_error
+from dracpu_agent.cluster.resources import JsonObject, Resource
+
+FIELD_MANAGER: Final = "dracpu-agent"
+
+_REQUEST_TIMEOUT: Final = 10.0
+_CONNECT_TIMEOUT: Final = 5.0
+_CONNECTIONS: Final = 16  # each is a TLS handshake: beyond this, 60 claims in one call wait rather than shake hands
+_KEEP_ALIVE: Final = 80.0  # the API server closes idle connections after 90 s
+_WATCH_SECONDS: Final = (300, 600)  # the server ends watches after this long, at random so that agents spread out
+_WATCH_SILENCE: Final = 90.0  # the server sends bookmarks every minute: longer silence is a dead connection
+
+_JSON: Final = "application/json"
+_METADATA_ONLY: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One line of a watch. A bookmark's object carries nothing but a resourceVersion."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: JsonObject
+
+
+class ApiClient:
+    """One API server. Use it in `async with`, or `close` it."""
+
+    def __init__(
+        self,
+        access: ApiAccess,
+        *,
+        version: str,
+        request_timeout: float = _REQUEST_TIMEOUT,
+        watch_silence: float = _WATCH_SILENCE,
+    ) -> None:
+        self._access = access
+        self._user_agent = f"{FIELD_MANAGER}/{version}"
+        self._request_timeout = request_timeout
+        self._watch_timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_TIMEOUT, sock_read=watch_silence)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections; watches end with an error."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        metadata_only: bool = False,
+        seconds: float | None = None,
+    ) -> JsonObject:
+        """One object, within `seconds` (the client's request timeout when not given)."""
+        accept = _METADATA_ONLY if metadata_only else _JSON
+        path = resource.path(name, namespace=namespace)
+        return await self._call("GET", path, f"get {resource.plural} {name}", accept=accept, seconds=seconds)
+
+    async def list(self, resource: Resource, *, field_selector: str = "") -> JsonObject:
+        """The whole list at once: the agent asks only for the few objects of its own node."""
+        query = {"fieldSelector": field_selector} if field_selector else {}
+        return await self._call("GET", resource.path(), f"list {resource.plural}", query=query)
+
+    async def create(
+        self, resource: Resource, body: JsonObject, *, namespace: str = "", dry_run: bool = False
+    ) -> JsonObject:
+        """A new object, as the server stored it (or would have)."""
+        query = {"dryRun": "All"} if dry_run else {}
+        path = resource.path(namespace=namespace)
+        return await self._call("POST", path, f"create {resource.plural}", query=query, body=body)
+
+    async def replace(self, resource: Resource, body: JsonObject, *, namespace: str = "") -> JsonObject:
+        """Writes an object whole; metadata.resourceVersion, when set, must still be the current one."""
+        name = body["metadata"]["name"]
+        path = resource.path(name, namespace=namespace)
+        return await self._call("PUT", path, f"update {resource.plural} {name}", body=body)
+
+    async def merge_patch(
+        self, resource: Resource, name: str, patch: JsonObject, *, namespace: str = "", subresource: str = ""
+    ) -> JsonObject:
+        """Changes what the patch names; null deletes, lists are replaced whole."""
+        path = resource.path(name, namespace=namespace, subresource=subresource)
+        content_type = "application/merge-patch+json"
+        return await self._call("PATCH", path, f"patch {resource.plural} {name}", body=patch, content_type=content_type)
+
+    async def apply(
+        self, resource: Resource, body: JsonObject, *, namespace: str = "", subresource: str = ""
+    ) -> JsonObject:
+        """Server-side apply: what the body says is ours; what an earlier apply said and this one omits goes away."""
+        name = body["metadata"]["name"]
+        path = resource.path(name, namespace=namespace, subresource=subresource)
+        return await self._call(
+            "PATCH",
+            path,
+            f"apply {resource.plural} {name}",
+            query={"fieldManager": FIELD_MANAGER, "force": "true"},
+            body={"apiVersion": resource.api_version, "kind": resource.kind, **body},
+            content_type="application/apply-patch+yaml",  # JSON is YAML
+        )
+
+    async def delete(
+        self, resource: Resource, name: str, *, namespace: str = "", uid: str = "", resource_version: str = ""
+    ) -> None:
+        """Deletes an object, only when it is still the given one."""
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions"} | {
+            "preconditions": {field: value for field, value in preconditions.items() if value}
+        }
+        path = resource.path(name, namespace=namespace)
+        await self._call("DELETE", path, f"delete {resource.plural} {name}", body=body)
+
+    async def delete_collection(self, resource: Resource, *, field_selector: str) -> None:
+        """Deletes all objects that the selector names; an empty selector is refused here."""
+        if not field_selector:
+            raise ValueError("delete_collection without a selector would delete everybody's objects")
+        query = {"fieldSelector": field_selector}
+        await self._call("DELETE", resource.path(), f"delete all {resource.plural}", query=query)
+
+    async def watch(
+        self, resource: Resource, *, resource_version: int, field_selector: str = ""
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """What happens from a resourceVersion on, until the server ends the watch; GoneError when it is too old.
+
+        Iterate inside `contextlib.aclosing`, which closes the connection at once when the loop is left.
+        """
+        what = f"watch {resource.plural}"
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(resource_version),
+            "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter
+        } | ({"fieldSelector": field_selector} if field_selector else {})
+        try:
+            async with self._request("GET", resource.path(), query=query, timeout=self._watch_timeout) as response:
+                if response.status >= 400:
+                    raise _refusal(response, await response.read(), what)
+                lines = LineSplitter()
+                async for chunk in response.content.iter_any():
+                    for line in lines.feed(chunk):
+                        yield _watch_event(line, what)
+        except TimeoutError as error:
+            raise UnavailableError(f"{what}: the connection fell silent", reason="Timeout") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise UnavailableError(f"{what}: {error}", reason="ConnectionFailed") from error
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: JsonObject | None = None,
+        content_type: str = _JSON,
+        accept: str = _JSON,
+        seconds: float | None = None,
+    ) -> JsonObject:
+        seconds = self._request_timeout if seconds is None else seconds
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT)
+        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": content_type})
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        try:
+            async with self._request(method, path, query=query, headers=headers, data=data, timeout=limits) as response:
+                payload = await response.read()
+        except TimeoutError as error:
+            raise UnavailableError(f"{what}: no answer within {seconds:g} s", reason="Timeout") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise UnavailableError(f"{what}: {error}", reason="ConnectionFailed") from error
+        if response.status >= 300:
+            raise _refusal(response, payload, what)
+        return _decode(payload, what)
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: aiohttp.ClientTimeout,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+    ) -> Any:
+        all_headers = {"User-Agent": self._user_agent, "Accept": _JSON, **(headers or {})}
+        if self._access.token is not None:
+            all_headers["Authorization"] = f"Bearer {_token(self._access.token)}"
+        return self._open_session().request(
+            method,
+            self._access.server + path,
+            params=query,
+            headers=all_headers,
+            data=data,
+            timeout=timeout,
+            allow_redirects=False,  # the API server sends none, and a token must not follow one
+            server_hostname=self._access.server_name,
+        )
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:  # made at the first request, because it belongs to the running loop
+            tls = self._access.tls
+            connector = aiohttp.TCPConnector(
+                ssl=True if tls is None else tls, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE
+            )
+            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+
+class LineSplitter:
+    """Bytes as they arrive -> complete lines, however long: an object may be larger than any reader's line limit."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, without their ends; empty lines are left out."""
+        first, *others = chunk.split(b"\n")
+        self._parts.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._parts), *others[:-1]]
+        self._parts = [others[-1]]
+        return [line for line in lines if line]
+
+
+def _token(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except ClusterConfigError as error:  # at work this is a passing trouble, unlike at the start
+        raise UnavailableError(str(error), reason="TokenUnreadable") from error
+
+
+def _watch_event(line: bytes, what: str) -> WatchEvent:
+    event = _decode(line, what)
+    kind, subject = event.get("type"), event.get("object")
+    if kind == "ERROR" and isinstance(subject, dict):
+        raise api_error(int(subject.get("code") or 500), subject, what=what)
+    if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK") or not isinstance(subject, dict):
+        raise UnavailableError(f"{what}: not understood: an event of type {kind!r}", reason="NotUnderstood")
+    return WatchEvent(kind, subject)
+
+
+def _refusal(response: aiohttp.ClientResponse, payload: bytes, what: str) -> Exception:
+    try:
+        body = json.loads(payload)
+    except ValueError:
+        body = None  # a proxy's page says nothing that the status does not
+    wait = response.headers.get("Retry-After", "")
+    return api_error(response.status, body, what=what, retry_after=float(wait) if wait.isdecimal() else None)
+
+
+def _decode(payload: bytes, what: str) -> JsonObject:
+    try:
+        decoded = json.loads(payload)
+    except ValueError as error:
+        raise UnavailableError(f"{what}: the answer is not JSON", reason="NotUnderstood") from error
+    if not isinstance(decoded, dict):
+        raise UnavailableError(f"{what}: the answer is not an object", reason="NotUnderstood")
+    return cast(JsonObject, decoded)

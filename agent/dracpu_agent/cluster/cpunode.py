@@ -1,0 +1,141 @@
+"""The node's own CpuNode: its spec is read, its status is written, nothing else of it is touched."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
+
+import structlog
+
+from dracpu_agent.cluster.backoff import Backoff
+from dracpu_agent.cluster.client import ApiClient
+from dracpu_agent.cluster.errors import ApiError, NotFoundError
+from dracpu_agent.cluster.resources import CPU_NODES, JsonObject, revision_of
+from dracpu_agent.cluster.status_plan import Written, due_in, with_transition_times
+from dracpu_agent.cluster.watch import Reflector, Snapshot
+
+log = structlog.stdlib.get_logger(__name__)
+
+STATUS_INTERVAL: Final = 5.0  # seconds between two writes of what nobody waits for
+
+
+class CpuNodeWatch:
+    """Calls `on_spec` with the CpuNode's spec (None: there is no CpuNode) at first and whenever it changes, and
+    `on_object` with the whole object whenever anything of it changes: the StatusWriter's `observe` belongs there."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        node_name: str,
+        on_spec: Callable[[JsonObject | None], None],
+        on_object: Callable[[JsonObject | None], None] = lambda cpu_node: None,
+        *,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._node_name = node_name
+        self._on_spec = on_spec
+        self._on_object = on_object
+        self._known = False
+        self._spec: JsonObject | None = None
+        self._reflector = Reflector(
+            api, CPU_NODES, field_selector=f"metadata.name={node_name}", on_change=self._see, backoff=backoff
+        )
+
+    async def run(self) -> NoReturn:
+        """Until cancelled."""
+        await self._reflector.run()
+
+    def _see(self, snapshot: Snapshot) -> None:
+        cpu_node = snapshot.objects.get(self._node_name)
+        self._on_object(cpu_node)
+        spec = None if cpu_node is None else cpu_node.get("spec") or {}
+        if not self._known or spec != self._spec:
+            self._known, self._spec = True, spec
+            self._on_spec(spec)
+
+
+class StatusWriter:
+    """Writes CpuNode/status by server-side apply: fields that the agent stops sending go away, nobody's version has
+    to match, and a CpuNode that does not exist is not created by accident."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        node_name: str,
+        *,
+        interval: float = STATUS_INTERVAL,
+        backoff: Backoff | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._node_name = node_name
+        self._interval = interval
+        self._backoff = backoff or Backoff(cap=60)
+        self._clock = clock
+        self._wanted: Mapping[str, Any] | None = None
+        self._object: JsonObject | None = None  # the CpuNode as last seen or answered; None: there is none
+        self._written: Written | None = None
+        self._written_at: float | None = None
+        self._wake = asyncio.Event()
+        self._failing = False
+
+    def set(self, status: Mapping[str, Any]) -> None:
+        """From now on this is the status; conditions come without lastTransitionTime."""
+        self._wanted = status
+        self._wake.set()
+
+    def observe(self, cpu_node: JsonObject | None) -> None:
+        """The CpuNode as the watch shows it."""
+        if cpu_node is None or self._object is None:
+            self._written = None  # what was written to a former object does not count
+        elif revision_of(cpu_node) < revision_of(self._object):
+            return  # the watch lags behind the answer to our own write
+        elif cpu_node["metadata"]["uid"] != self._object["metadata"]["uid"]:
+            self._written = None
+        self._object = cpu_node
+        self._wake.set()
+
+    async def run(self) -> NoReturn:
+        """Until cancelled."""
+        delay: float | None = None
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
+            self._wake.clear()
+            delay = self._due_in()
+            if delay == 0:
+                await self._write()
+                delay = self._due_in()
+
+    def _due_in(self) -> float | None:
+        if self._wanted is None or self._object is None:
+            return None
+        since = None if self._written_at is None else asyncio.get_running_loop().time() - self._written_at
+        current = self._object.get("status") or {}
+        return due_in(self._wanted, current, self._written, since_write=since, interval=self._interval)
+
+    async def _write(self) -> None:
+        assert self._wanted is not None
+        assert self._object is not None
+        wanted = self._wanted
+        stamp = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = with_transition_times(wanted, self._object.get("status") or {}, stamp)
+        try:
+            answer = await self._api.apply(
+                CPU_NODES, {"metadata": {"name": self._node_name}, "status": status}, subresource="status"
+            )
+        except NotFoundError:
+            self.observe(None)  # deleted; the watch tells when there is one again
+        except ApiError as error:
+            if not self._failing:
+                log.warning("writing the status failed, trying again", node=self._node_name, error=error.message)
+            self._failing = True
+            await asyncio.sleep(self._backoff.next(error))
+        else:
+            self._failing = False
+            self._backoff.reset()
+            self._written_at = asyncio.get_running_loop().time()
+            self._written = Written(wanted, answer.get("status") or {})
+            self.observe(answer)

@@ -1,0 +1,114 @@
+"""Keeps up with a small set of objects: a list, then a watch, for ever."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import structlog
+
+from dracpu_agent.cluster.backoff import Backoff
+from dracpu_agent.cluster.client import ApiClient, WatchEvent
+from dracpu_agent.cluster.errors import ApiError
+from dracpu_agent.cluster.resources import JsonObject, Resource, revision_of
+
+log = structlog.stdlib.get_logger(__name__)
+
+_TOO_SHORT = 1.0  # seconds: a watch that ends sooner, and empty, is a server that does not watch
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The objects as they all were at one revision."""
+
+    objects: Mapping[str, JsonObject]  # by name
+    revision: int
+
+
+class Reflector:
+    """Calls `on_change` with the full state after the first list and after each change.
+
+    `on_change` is synchronous and quick: it takes the state and wakes whoever works with it. Errors of the API server
+    never leave `run`: they are logged when they begin and when they are over, told to `on_error` and waited out.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        resource: Resource,
+        *,
+        field_selector: str,
+        on_change: Callable[[Snapshot], None],
+        on_error: Callable[[ApiError], None] = lambda error: None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._api = api
+        self._resource = resource
+        self._selector = field_selector
+        self._on_change = on_change
+        self._on_error = on_error
+        self._backoff = backoff or Backoff()
+        self._snapshot = Snapshot({}, 0)
+        self._failing = False
+
+    async def run(self) -> NoReturn:
+        """Until cancelled. After any error (410 included) the list is read anew: it heals whatever was missed."""
+        while True:
+            try:
+                await self._list()
+                while True:
+                    await self._watch()
+            except ApiError as error:
+                self._report(error)
+                await asyncio.sleep(self._backoff.next(error))
+
+    async def _list(self) -> None:
+        answer = await self._api.list(self._resource, field_selector=self._selector)
+        objects = {item["metadata"]["name"]: item for item in answer.get("items") or ()}
+        self._take(objects, revision_of(answer))
+
+    async def _watch(self) -> None:
+        """One watch, from the revision known; it ends when the server has had enough of it."""
+        loop = asyncio.get_running_loop()
+        began, silent = loop.time(), True
+        events = self._api.watch(
+            self._resource, resource_version=self._snapshot.revision, field_selector=self._selector
+        )
+        async with contextlib.aclosing(events):
+            async for event in events:
+                silent = False
+                self._well()
+                self._follow(event)
+        if silent and loop.time() - began < _TOO_SHORT:
+            await asyncio.sleep(self._backoff.next())
+        else:
+            self._well()
+
+    def _follow(self, event: WatchEvent) -> None:
+        revision = revision_of(event.object)
+        if event.type == "BOOKMARK":
+            self._snapshot = Snapshot(self._snapshot.objects, revision)
+            return
+        objects = dict(self._snapshot.objects)
+        if event.type == "DELETED":
+            objects.pop(event.object["metadata"]["name"], None)
+        else:
+            objects[event.object["metadata"]["name"]] = event.object
+        self._take(objects, revision)
+
+    def _take(self, objects: Mapping[str, JsonObject], revision: int) -> None:
+        self._snapshot = Snapshot(objects, revision)
+        self._on_change(self._snapshot)
+
+    def _report(self, error: ApiError) -> None:
+        if not self._failing:
+            log.warning("watching failed, trying again", resource=self._resource.plural, error=error.message)
+        self._failing = True
+        self._on_error(error)
+
+    def _well(self) -> None:
+        self._backoff.reset()
+        if self._failing:
+            log.info("watching again", resource=self._resource.plural)
+        self._failing = False

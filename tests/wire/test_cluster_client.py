@@ -1,0 +1,250 @@
+"""The API client over real HTTP: verbs, errors, time limits, TLS, watches."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from background import background
+from fake_api import FakeApi
+from tls_material import CERTIFICATE, KEY
+
+from dracpu_agent.cluster.access import ApiAccess, TokenFile
+from dracpu_agent.cluster.client import ApiClient, WatchEvent
+from dracpu_agent.cluster.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+)
+from dracpu_agent.cluster.resources import CPU_NODES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, revision_of
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: FakeApi) -> AsyncIterator[ApiClient]:
+    async with ApiClient(ApiAccess(server.url), version="1.2", request_timeout=5) as client:
+        yield client
+
+
+async def test_an_object_is_read_by_name_and_namespace(server: FakeApi, client: ApiClient) -> None:
+    server.add("resourceclaims", {"metadata": {"name": "c"}, "spec": {"x": 1}}, namespace="default")
+    claim = await client.get(RESOURCE_CLAIMS, "c", namespace="default")
+    assert claim["spec"] == {"x": 1}
+    assert server.requests[-1].headers["User-Agent"] == "dracpu-agent/1.2"
+
+
+async def test_only_metadata_is_asked_for_where_only_that_is_needed(server: FakeApi, client: ApiClient) -> None:
+    server.add("nodes", {"metadata": {"name": "n1"}})
+    await client.get(NODES, "n1", metadata_only=True)
+    assert "as=PartialObjectMetadata" in server.requests[-1].headers["Accept"]
+
+
+async def test_lists_are_narrowed_by_field_selectors(server: FakeApi, client: ApiClient) -> None:
+    for node in ("n1", "n2"):
+        server.add("resourceslices", {"metadata": {"name": node}, "spec": {"nodeName": node, "driver": "dra.cpu"}})
+    answer = await client.list(RESOURCE_SLICES, field_selector="spec.nodeName=n2,spec.driver=dra.cpu")
+    assert [item["metadata"]["name"] for item in answer["items"]] == ["n2"]
+
+
+async def test_a_dry_run_shows_the_object_and_stores_nothing(server: FakeApi, client: ApiClient) -> None:
+    body: dict[str, Any] = {"metadata": {"generateName": "s-"}, "spec": {}}
+    answer = await client.create(RESOURCE_SLICES, body, dry_run=True)
+    assert answer["metadata"]["name"].startswith("s-")
+    assert server.all("resourceslices") == []
+
+
+async def test_a_replacement_of_an_outdated_object_is_a_conflict(server: FakeApi, client: ApiClient) -> None:
+    body = server.add("resourceslices", {"metadata": {"name": "s"}, "spec": {"a": 1}})
+    await client.replace(RESOURCE_SLICES, body | {"spec": {"a": 2}})
+    with pytest.raises(ConflictError):
+        await client.replace(RESOURCE_SLICES, body | {"spec": {"a": 3}})
+    assert server.get("resourceslices", "s")["spec"] == {"a": 2}
+
+
+async def test_a_merge_patch_changes_what_it_names(server: FakeApi, client: ApiClient) -> None:
+    server.add("cpunodes", {"metadata": {"name": "n1"}, "status": {"a": 1, "b": 2}})
+    answer = await client.merge_patch(CPU_NODES, "n1", {"status": {"a": None, "c": 3}}, subresource="status")
+    assert answer["status"] == {"b": 2, "c": 3}
+
+
+async def test_an_apply_takes_away_what_the_former_one_said(server: FakeApi, client: ApiClient) -> None:
+    server.add("cpunodes", {"metadata": {"name": "n1"}, "status": {"theirs": 1}})
+    for status in ({"a": 1, "b": 2}, {"b": 3}):
+        await client.apply(CPU_NODES, {"metadata": {"name": "n1"}, "status": status}, subresource="status")
+    assert server.get("cpunodes", "n1")["status"] == {"theirs": 1, "b": 3}
+    assert server.requests[-1].query == {"fieldManager": "dracpu-agent", "force": "true"}
+    assert server.requests[-1].body["kind"] == "CpuNode"
+
+
+async def test_only_the_very_object_that_was_seen_is_deleted(server: FakeApi, client: ApiClient) -> None:
+    body = server.add("resourceslices", {"metadata": {"name": "s"}, "spec": {}})
+    with pytest.raises(ConflictError):
+        await client.delete(RESOURCE_SLICES, "s", uid="another")
+    await client.delete(RESOURCE_SLICES, "s", uid=body["metadata"]["uid"], resource_version="2")
+    assert server.all("resourceslices") == []
+
+
+async def test_a_collection_is_deleted_by_selector_and_never_whole(server: FakeApi, client: ApiClient) -> None:
+    for node in ("n1", "n2"):
+        server.add("resourceslices", {"metadata": {"name": node}, "spec": {"nodeName": node}})
+    await client.delete_collection(RESOURCE_SLICES, field_selector="spec.nodeName=n1")
+    assert [one["metadata"]["name"] for one in server.all("resourceslices")] == ["n2"]
+    with pytest.raises(ValueError, match="selector"):
+        await client.delete_collection(RESOURCE_SLICES, field_selector="")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, InvalidError),
+        (401, ForbiddenError),
+        (403, ForbiddenError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (410, GoneError),
+        (422, InvalidError),
+        (429, UnavailableError),
+        (500, UnavailableError),
+        (503, UnavailableError),
+    ],
+)
+async def test_refusals_are_typed(server: FakeApi, client: ApiClient, code: int, kind: type[ApiError]) -> None:
+    server.fail("GET nodes/n1", code, "SomeReason", "some words", retry_after=7)
+    with pytest.raises(kind) as caught:
+        await client.get(NODES, "n1")
+    assert (caught.value.status, caught.value.reason, caught.value.retry_after) == (code, "SomeReason", 7)
+    assert str(caught.value) == "get nodes n1: SomeReason: some words"
+
+
+async def test_a_server_that_does_not_answer_is_given_up(server: FakeApi, client: ApiClient) -> None:
+    server.pause()
+    with pytest.raises(UnavailableError, match=r"no answer within 0\.05 s"):
+        await client.get(NODES, "n1", seconds=0.05)
+
+
+async def test_no_server_at_all_is_unavailable() -> None:
+    async with FakeApi() as server:
+        url = server.url
+    async with ApiClient(ApiAccess(url), version="1") as client:
+        with pytest.raises(UnavailableError, match="get nodes n1"):
+            await client.get(NODES, "n1")
+
+
+async def test_the_token_is_read_again_and_never_told(server: FakeApi, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first-secret")
+    server.tokens = {"first-secret"}
+    server.add("nodes", {"metadata": {"name": "n1"}})
+    async with ApiClient(ApiAccess(server.url, token=TokenFile(file)), version="1") as client:
+        await client.get(NODES, "n1")
+        server.tokens = {"second-secret"}
+        with pytest.raises(ForbiddenError) as caught:
+            await client.get(NODES, "n1")
+        assert "secret" not in str(caught.value) + repr(caught.value)
+        (tmp_path / "next").write_text("second-secret")
+        (tmp_path / "next").replace(file)
+        await client.get(NODES, "n1")
+        file.unlink()
+        with pytest.raises(UnavailableError, match="cannot read the token"):
+            await client.get(NODES, "n1")
+
+
+async def test_tls_is_verified_against_the_given_authority(tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text(CERTIFICATE + KEY)
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(pem)
+    async with FakeApi(tls=own) as server:
+        server.add("nodes", {"metadata": {"name": "n1"}})
+        trusting = ApiAccess(server.url, tls=ssl.create_default_context(cadata=CERTIFICATE))
+        async with ApiClient(trusting, version="1") as client:
+            assert (await client.get(NODES, "n1"))["metadata"]["name"] == "n1"
+        by_name = ApiAccess(server.url, tls=trusting.tls, server_name="api.test")
+        async with ApiClient(by_name, version="1") as client:
+            await client.get(NODES, "n1")
+        async with ApiClient(ApiAccess(server.url, tls=ssl.create_default_context()), version="1") as client:
+            with pytest.raises(UnavailableError, match="certificate"):
+                await client.get(NODES, "n1")
+        # a name that the certificate does not have
+        other = ApiAccess(server.url, tls=trusting.tls, server_name="other.test")
+        async with ApiClient(other, version="1") as client:
+            with pytest.raises(UnavailableError, match="certificate"):
+                await client.get(NODES, "n1")
+
+
+class Watch:
+    """A watch whose events a test takes one by one."""
+
+    def __init__(self, client: ApiClient, since: int, selector: str = "") -> None:
+        self._events = client.watch(NODES, resource_version=since, field_selector=selector)
+        self.seen: asyncio.Queue[WatchEvent] = asyncio.Queue()
+
+    async def run(self) -> None:
+        async with contextlib.aclosing(self._events) as events:
+            async for event in events:
+                self.seen.put_nowait(event)
+
+
+async def test_a_watch_shows_what_happens_from_a_revision_on(server: FakeApi, client: ApiClient) -> None:
+    server.add("nodes", {"metadata": {"name": "before"}})
+    since = revision_of(await client.list(NODES))
+    server.add("nodes", {"metadata": {"name": "n1"}})
+    watch = Watch(client, since, "metadata.name=n1")
+    async with background(watch.run()):
+        assert (await watch.seen.get()).type == "ADDED"
+        server.add("nodes", {"metadata": {"name": "other"}})
+        server.edit("nodes", "n1", lambda node: node["metadata"].update(labels={"a": "b"}))
+        assert (await watch.seen.get()).object["metadata"]["labels"] == {"a": "b"}
+        server.remove("nodes", "n1")
+        assert (await watch.seen.get()).type == "DELETED"
+        server.bookmark()
+        bookmark = await watch.seen.get()
+        assert bookmark.type == "BOOKMARK"
+        assert revision_of(bookmark.object) > since
+    await server.until(lambda: server.watching == 0)  # cancelled: the connection is closed, not leaked
+
+
+async def test_an_object_may_be_larger_than_any_line_limit(server: FakeApi, client: ApiClient) -> None:
+    server.add("nodes", {"metadata": {"name": "n1", "annotations": {"a": "x" * 3_000_000}}})
+    watch = Watch(client, 0)
+    async with background(watch.run()):
+        event = await watch.seen.get()
+        assert len(event.object["metadata"]["annotations"]["a"]) == 3_000_000
+
+
+async def test_a_revision_that_is_too_old_is_gone(server: FakeApi, client: ApiClient) -> None:
+    server.expire_watches()
+    with pytest.raises(GoneError):
+        await Watch(client, 1).run()
+
+
+async def test_a_silent_watch_is_given_up(server: FakeApi) -> None:
+    async with ApiClient(ApiAccess(server.url), version="1", watch_silence=0.05) as client:
+        with pytest.raises(UnavailableError, match="fell silent"):
+            await Watch(client, 1).run()
+
+
+async def test_a_watch_that_is_cut_is_unavailable(server: FakeApi, client: ApiClient) -> None:
+    watching = asyncio.create_task(Watch(client, 1).run())
+    await server.until(lambda: server.watching)
+    server.cut_watches()
+    with pytest.raises(UnavailableError, match="watch nodes"):
+        await watching
+
+
+async def test_a_watch_that_is_refused_is_typed(server: FakeApi, client: ApiClient) -> None:
+    server.fail("WATCH nodes", 403)
+    with pytest.raises(ForbiddenError):
+        await Watch(client, 1).run()

@@ -1,0 +1,200 @@
+"""The own CpuNode: its spec is heard, its status is written as seldom as can be."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from background import background
+from fake_api import FakeApi
+
+from dracpu_agent.cluster.access import ApiAccess
+from dracpu_agent.cluster.backoff import Backoff
+from dracpu_agent.cluster.client import ApiClient
+from dracpu_agent.cluster.cpunode import CpuNodeWatch, StatusWriter
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def status(ready: str = "True", *, phase: str = "Ready", **others: Any) -> dict[str, Any]:
+    conditions = [{"type": "SlicesPublished", "status": ready, "reason": "Published", "message": ""}]
+    return {"phase": phase, "appliedRevision": "r1", "conditions": conditions, **others}
+
+
+class Node:
+    """A node n1 with a watch and a writer."""
+
+    def __init__(self, server: FakeApi, client: ApiClient, interval: float) -> None:
+        self.server = server
+        self.specs: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.writer = StatusWriter(client, "n1", interval=interval, backoff=Backoff(0.01, 0.02), clock=lambda: self.now)
+        self.watch = CpuNodeWatch(client, "n1", self.specs.put_nowait, self.writer.observe, backoff=Backoff(0.01, 0.02))
+        self.now = NOW
+
+    def running(self) -> Any:
+        return background(self.watch.run(), self.writer.run())
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.server.get("cpunodes", "n1").get("status") or {})
+
+    async def shows(self, **fields: Any) -> None:
+        await self.server.until(lambda: fields.items() <= self.status.items())
+
+
+@pytest.fixture(params=[0.05])
+async def node(request: pytest.FixtureRequest) -> AsyncIterator[Node]:
+    async with FakeApi() as server, ApiClient(ApiAccess(server.url), version="1", request_timeout=5) as client:
+        server.add("cpunodes", {"metadata": {"name": "n1"}, "spec": {"revision": "r1"}})
+        yield Node(server, client, request.param)
+
+
+seldom = pytest.mark.parametrize("node", [3600.0], indirect=True)  # only what is urgent is written
+
+
+async def test_the_spec_is_told_at_first_on_every_change_and_when_it_is_gone(node: Node) -> None:
+    async with node.running():
+        assert await node.specs.get() == {"revision": "r1"}
+        node.server.edit("cpunodes", "n1", lambda one: one["spec"].update(revision="r2"))
+        assert await node.specs.get() == {"revision": "r2"}
+        node.server.remove("cpunodes", "n1")
+        assert await node.specs.get() is None
+        node.server.add("cpunodes", {"metadata": {"name": "n1"}, "spec": {"revision": "r3"}})
+        assert await node.specs.get() == {"revision": "r3"}
+
+
+async def test_a_missing_cpu_node_is_told(node: Node) -> None:
+    node.server.remove("cpunodes", "n1")
+    async with node.running():
+        assert await node.specs.get() is None
+
+
+async def test_the_own_status_and_other_nodes_are_no_news(node: Node) -> None:
+    async with node.running():
+        await node.specs.get()
+        node.writer.set(status())
+        node.server.add("cpunodes", {"metadata": {"name": "n2"}, "spec": {"revision": "x"}})
+        await node.shows(phase="Ready")
+        await node.server.settled()
+        assert node.specs.empty()
+
+
+async def test_the_status_is_written_once_and_not_again(node: Node) -> None:
+    async with node.running():
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+        node.writer.set(status())
+        await node.server.settled()
+    assert node.server.written() == ["PATCH cpunodes/n1/status"]
+    assert node.status["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
+async def test_a_restart_writes_nothing_that_stands_there(node: Node) -> None:
+    async with node.running():
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+    async with ApiClient(ApiAccess(node.server.url), version="1") as client:
+        again = Node(node.server, client, 0.05)
+        async with again.running():
+            again.writer.set(status())
+            await node.server.settled()
+    assert len(node.server.written()) == 1
+
+
+async def test_what_is_not_urgent_is_gathered(node: Node) -> None:
+    async with node.running():
+        node.writer.set(status(claims=0))
+        await node.shows(claims=0)
+        for claims in range(1, 20):
+            node.writer.set(status(claims=claims))
+            await asyncio.sleep(0)
+        await node.shows(claims=19)
+    assert len(node.server.written()) == 2
+
+
+@seldom
+async def test_what_is_urgent_does_not_wait(node: Node) -> None:
+    async with node.running():
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+        node.writer.set(status(claims=1))
+        await node.server.settled()
+        assert "claims" not in node.status
+        node.now = NOW.replace(hour=1)
+        node.writer.set(status("False", claims=1))
+        await node.shows(claims=1)
+        assert node.status["conditions"][0]["lastTransitionTime"] == "2026-01-01T01:00:00Z"
+
+
+async def test_fields_no_longer_said_go_away_and_others_fields_stay(node: Node) -> None:
+    node.server.edit("cpunodes", "n1", lambda one: one.update(status={"theirs": 1}))
+    async with node.running():
+        node.writer.set(status(runtime="containerd"))
+        await node.shows(runtime="containerd", theirs=1)
+        node.writer.set(status())
+        await node.server.until(lambda: "runtime" not in node.status)
+        assert node.status["theirs"] == 1
+
+
+async def test_a_status_that_somebody_overwrites_is_put_right(node: Node) -> None:
+    async with node.running():
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+        node.server.edit("cpunodes", "n1", lambda one: one["status"].update(phase="Failed"))
+        await node.shows(phase="Ready")
+
+
+async def test_a_late_sight_of_the_former_status_is_no_change(node: Node) -> None:
+    before = node.server.get("cpunodes", "n1")
+    async with background(node.writer.run()):
+        node.writer.observe(before)
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+        node.writer.observe(before)
+        await node.server.settled(quiet=0.1)
+    assert len(node.server.written()) == 1
+
+
+@seldom
+async def test_a_cpu_node_made_anew_gets_its_status_at_once(node: Node) -> None:
+    async with node.running():
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+        node.server.remove("cpunodes", "n1")
+        node.server.add("cpunodes", {"metadata": {"name": "n1"}, "spec": {}})
+        await node.shows(phase="Ready")
+
+
+async def test_fields_that_the_server_prunes_cause_no_loop(node: Node) -> None:
+    def prune(plural: str, one: dict[str, Any]) -> dict[str, Any]:
+        one.get("status", {}).pop("unknown", None)
+        return one
+
+    node.server.admission.append(prune)
+    async with node.running():
+        node.writer.set(status(unknown=1))
+        await node.shows(phase="Ready")
+        await node.server.settled(quiet=0.2)
+    assert len(node.server.written()) == 1
+
+
+async def test_errors_are_outlived(node: Node) -> None:
+    node.server.fail("PATCH", 503, times=2)
+    node.server.fail("PATCH", 422, times=1)
+    node.server.fail("(GET|WATCH) cpunodes", 500, times=2)
+    async with node.running():
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+    assert len(node.server.written()) == 4
+
+
+async def test_without_a_cpu_node_nothing_is_written(node: Node) -> None:
+    node.server.remove("cpunodes", "n1")
+    async with node.running():
+        node.writer.set(status())
+        await node.specs.get()
+        await node.server.settled()
+        assert node.server.written() == []
+        node.server.add("cpunodes", {"metadata": {"name": "n1"}, "spec": {}})
+        await node.shows(phase="Ready")

@@ -1,0 +1,123 @@
+"""The reflector keeps up whatever happens to its watch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from background import background
+from fake_api import FakeApi
+
+from dracpu_agent.cluster.access import ApiAccess
+from dracpu_agent.cluster.backoff import Backoff
+from dracpu_agent.cluster.client import ApiClient
+from dracpu_agent.cluster.errors import ApiError, ForbiddenError
+from dracpu_agent.cluster.resources import NODES
+from dracpu_agent.cluster.watch import Reflector, Snapshot
+
+
+class Mirror:
+    """What a reflector told, and a way to wait for it."""
+
+    def __init__(self, server: FakeApi, client: ApiClient) -> None:
+        self.names: list[str] = []
+        self.told = 0
+        self.errors: list[ApiError] = []
+        self._changed = asyncio.Event()
+        self.reflector = Reflector(
+            client,
+            NODES,
+            field_selector="spec.zone=a",
+            on_change=self._take,
+            on_error=self.errors.append,
+            backoff=Backoff(0.01, 0.02),
+        )
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self.names = sorted(snapshot.objects)
+        self.told += 1
+        self._changed.set()
+
+    async def shows(self, *names: str) -> None:
+        async with asyncio.timeout(10):
+            while self.told == 0 or self.names != sorted(names):
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as server:
+        yield server
+
+
+@pytest.fixture
+async def mirror(server: FakeApi) -> AsyncIterator[Mirror]:
+    async with ApiClient(ApiAccess(server.url), version="1") as client:
+        yield Mirror(server, client)
+
+
+def add(server: FakeApi, name: str, zone: str = "a") -> None:
+    server.add("nodes", {"metadata": {"name": name}, "spec": {"zone": zone}})
+
+
+async def test_the_full_state_is_told_at_first_and_on_every_change(server: FakeApi, mirror: Mirror) -> None:
+    add(server, "n1")
+    add(server, "elsewhere", zone="b")
+    async with background(mirror.reflector.run()):
+        await mirror.shows("n1")
+        add(server, "n2")
+        await mirror.shows("n1", "n2")
+        server.remove("nodes", "n1")
+        await mirror.shows("n2")
+
+
+async def test_an_empty_list_is_a_state_too(mirror: Mirror) -> None:
+    async with background(mirror.reflector.run()):
+        await mirror.shows()
+
+
+async def test_what_happened_while_the_watch_was_expired_is_not_missed(server: FakeApi, mirror: Mirror) -> None:
+    add(server, "n1")
+    async with background(mirror.reflector.run()):
+        await mirror.shows("n1")
+        await server.until(lambda: server.watching)
+        server.cut_watches()
+        await server.until(lambda: not server.watching)
+        server.remove("nodes", "n1")
+        add(server, "n2")
+        server.expire_watches()
+        await mirror.shows("n2")
+
+
+async def test_an_expired_watch_is_followed_by_a_list(server: FakeApi, mirror: Mirror) -> None:
+    async with background(mirror.reflector.run()):
+        await server.until(lambda: server.watching)
+        server.expire_watches()
+        await server.until(lambda: [str(one) for one in server.requests].count("GET nodes") == 2)
+        await server.until(lambda: server.watching)
+        add(server, "n1")
+        await mirror.shows("n1")
+
+
+async def test_bookmarks_tell_nothing_and_move_the_revision(server: FakeApi, mirror: Mirror) -> None:
+    async with background(mirror.reflector.run()):
+        await server.until(lambda: server.watching)
+        told = mirror.told
+        add(server, "elsewhere", zone="b")
+        server.bookmark()
+        add(server, "n1")
+        await mirror.shows("n1")
+        assert mirror.told == told + 1
+
+
+async def test_errors_are_told_and_outlived(server: FakeApi, mirror: Mirror) -> None:
+    server.fail("GET nodes", 403, times=2)
+    server.fail("WATCH nodes", 500, times=2)
+    add(server, "n1")
+    async with background(mirror.reflector.run()):
+        await mirror.shows("n1")
+        await server.until(lambda: server.watching)
+        add(server, "n2")
+        await mirror.shows("n1", "n2")
+    assert isinstance(mirror.errors[0], ForbiddenError)
+    assert len(mirror.errors) == 4
