@@ -1,0 +1,1 @@
+"""CDI: what the runtime adds to a container that uses a claim."""

@@ -1,0 +1,96 @@
+"""How the agent stands with everybody that it depends on, and what follows: conditions, readiness, taints.
+
+Adapters report here what happened; what it means is worked out from the record alone.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from dracpu_agent import status
+from dracpu_agent.devices.model import Taint
+from dracpu_agent.node import NodeState
+from dracpu_agent.status import Condition
+from dracpu_api import names
+
+PATIENCE_SECONDS: Final = 10.0  # a restarting runtime is not worth a taint
+
+_STATIC: Final = (
+    "the kubelet's CPU manager has the policy static, which overrides every pinning: "
+    "set cpuManagerPolicy to none, delete cpu_manager_state and restart the kubelet"
+)
+
+
+@dataclass(slots=True)
+class Standing:
+    """What was heard last from each side."""
+
+    config: Condition = field(
+        default_factory=lambda: Condition(
+            status.CONFIG_APPLIED, False, "NoSettings", "no CpuDriverConfig selects this node"
+        )
+    )
+    kubelet: Condition = field(
+        default_factory=lambda: Condition(
+            status.KUBELET_REGISTERED, False, "Waiting", "the kubelet has not registered the driver yet"
+        )
+    )
+    slices: Condition = field(
+        default_factory=lambda: Condition(status.SLICES_PUBLISHED, False, "Waiting", "nothing is published yet")
+    )
+    state_problem: str = ""  # why the checkpoint cannot be written
+    state_damage: str = ""  # what was wrong with it at start
+    static_cpu_manager: bool = False
+    unready_since: float | None = None
+
+    def conditions(self, node: NodeState) -> tuple[Condition, ...]:
+        """The conditions of the CpuNode's status."""
+        return (self.config, self._kubelet(), _runtime(node), self.slices, self._state())
+
+    def unready(self, node: NodeState) -> list[str]:
+        """Why no claim can be prepared at the moment; empty when nothing stands against it."""
+        reasons = []
+        if not node.synchronized:
+            reasons.append("the container runtime is not connected (NRI)")
+        if self.state_problem:
+            reasons.append(f"the checkpoint cannot be written: {self.state_problem}")
+        if self.static_cpu_manager:
+            reasons.append(_STATIC)
+        return reasons
+
+    def taints(self, node: NodeState, now: float) -> tuple[Taint, ...]:
+        """What keeps more pods from being trapped on a node that cannot prepare their claims."""
+        if not self.unready(node):
+            self.unready_since = None
+            return ()
+        if self.unready_since is None:
+            self.unready_since = now
+        if self.static_cpu_manager or now - self.unready_since >= PATIENCE_SECONDS:
+            return (Taint(names.TAINT_NOT_READY),)
+        return ()
+
+    def _kubelet(self) -> Condition:
+        if self.static_cpu_manager:
+            return Condition(status.KUBELET_REGISTERED, False, "StaticCPUManager", _STATIC)
+        return self.kubelet
+
+    def _state(self) -> Condition:
+        if self.state_problem:
+            message = f"the checkpoint cannot be written, no claim is prepared until it can: {self.state_problem}"
+            return Condition(status.STATE_HEALTHY, False, "WriteFailed", message)
+        if self.state_damage:
+            message = f"the checkpoint was damaged and has been rebuilt: {self.state_damage}"
+            return Condition(status.STATE_HEALTHY, True, "Rebuilt", message)
+        return Condition(status.STATE_HEALTHY, True, "Healthy")
+
+
+def _runtime(node: NodeState) -> Condition:
+    if not node.synchronized:
+        message = "the container runtime is not connected: is NRI enabled in its configuration?"
+        return Condition(status.RUNTIME_CONNECTED, False, "Disconnected", message)
+    if not node.runtime.unsolicited_updates:
+        message = (
+            f"{node.runtime.name} {node.runtime.version} cannot take updates at any time (NRI before 0.12.1): "
+            "containers learn of CPUs that became free only when another container is created or stopped"
+        )
+        return Condition(status.RUNTIME_CONNECTED, True, "ConnectedWithoutUpdates", message)
+    return Condition(status.RUNTIME_CONNECTED, True, "Connected")

@@ -1,0 +1,192 @@
+"""The checkpoint on disk: atomic, fsynced, with the previous copy kept, one write for all who wait.
+
+Whoever calls `save` goes on only when a checkpoint taken after that call is safely on disk. Calls that come while a
+write is under way share the next one, so that 60 claims prepared at once cost two writes and not 60.
+"""
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from dracpu_agent.claims import checkpoint
+from dracpu_agent.claims.checkpoint import Checkpoint, CheckpointError
+from dracpu_agent.errors import DriverError, NotReadyError
+
+CURRENT: Final = "checkpoint.json"
+PREVIOUS: Final = "checkpoint.previous.json"
+LOCK: Final = "agent.lock"
+
+SAVE_SECONDS: Final = 20.0  # the kubelet waits 45 s for a claim; a disk that hangs must not use them up
+RETRY_SECONDS: Final = 5.0
+
+log = structlog.get_logger("statefile")
+
+
+class StateWriteError(NotReadyError):
+    """The checkpoint cannot be written, so that nothing may be promised."""
+
+
+class StateLockedError(DriverError):
+    """Another agent runs on this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was found at start."""
+
+    checkpoint: Checkpoint | None
+    damage: str = ""  # what is wrong with the current copy; the previous one, or none, is used instead
+
+
+def load(directory: Path) -> Loaded:
+    """The current copy, or the previous one where that is damaged."""
+    damage = ""
+    for name in (CURRENT, PREVIOUS):
+        try:
+            return Loaded(checkpoint.decode((directory / name).read_bytes()), damage)
+        except FileNotFoundError:
+            continue
+        except (OSError, CheckpointError) as error:
+            damage = damage or f"{name}: {error}"
+    return Loaded(None, damage)
+
+
+class StateFile:
+    """Keeps the checkpoint; `problem` tells why it cannot, empty while it can."""
+
+    def __init__(
+        self, directory: Path, snapshot: Callable[[], Checkpoint], on_write: Callable[[float, str], None]
+    ) -> None:
+        self._directory = directory
+        self._snapshot = snapshot
+        self._on_write = on_write  # seconds taken, problem
+        self._waiting: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._lock: int | None = None
+        self._written = b""
+        self.problem = ""
+
+    def lock(self) -> None:
+        """One agent a node: two would give the same CPUs away."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self._directory / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StateLockedError(
+                f"another dracpu-agent runs on this node: it holds {self._directory / LOCK}"
+            ) from error
+        except OSError as error:
+            raise StateLockedError(f"cannot use the state directory {self._directory}: {error}") from error
+
+    def unlock(self) -> None:
+        """The next agent may start."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def load(self) -> Loaded:
+        """What the agent before this one left."""
+        return load(self._directory)
+
+    async def save(self) -> None:
+        """Returns when what the node is now is on disk; raises StateWriteError."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(written)
+        self._wake.set()
+        try:
+            async with asyncio.timeout(SAVE_SECONDS):
+                await written
+        except TimeoutError as error:
+            raise StateWriteError(f"the checkpoint was not written within {SAVE_SECONDS:g} s") from error
+
+    def save_soon(self) -> None:
+        """The node may have changed; nobody waits for the write, it is repeated until it succeeds."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes until cancelled, and then once more what is left to write."""
+        try:
+            while True:
+                await self._wait_until_wanted()
+                await self._write_once()
+        finally:
+            if self._wake.is_set() or self._waiting:
+                self._wake.clear()
+                self._answer(self._write_now())
+
+    async def _wait_until_wanted(self) -> None:
+        if self.problem:  # a full disk may have room again
+            try:
+                async with asyncio.timeout(RETRY_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+        else:
+            await self._wake.wait()
+
+    async def _write_once(self) -> None:
+        self._wake.clear()
+        waiting, self._waiting = self._waiting, []
+        data = checkpoint.encode(self._snapshot())
+        if data != self._written:
+            started = time.monotonic()
+            try:
+                self.problem = await asyncio.to_thread(_write, self._directory, data)
+            except asyncio.CancelledError:
+                self._waiting = waiting + self._waiting
+                self._wake.set()
+                raise
+            self._written = b"" if self.problem else data
+            self._on_write(time.monotonic() - started, self.problem)
+        self._answer(waiting)
+
+    def _write_now(self) -> list[asyncio.Future[None]]:
+        waiting, self._waiting = self._waiting, []
+        self.problem = _write(self._directory, checkpoint.encode(self._snapshot()))
+        return waiting
+
+    def _answer(self, waiting: list[asyncio.Future[None]]) -> None:
+        for written in waiting:
+            if written.done():  # who waited has given up
+                continue
+            if self.problem:
+                written.set_exception(StateWriteError(f"cannot write the checkpoint: {self.problem}"))
+            else:
+                written.set_result(None)
+
+
+def _write(directory: Path, data: bytes) -> str:
+    """Answers what went wrong, empty when all went well."""
+    current, previous = directory / CURRENT, directory / PREVIOUS
+    temporary, link = directory / f".{CURRENT}", directory / f".{PREVIOUS}"
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if current.exists():
+            # a link, so that at every moment there is a current copy
+            link.unlink(missing_ok=True)
+            link.hardlink_to(current)
+            link.replace(previous)
+        temporary.replace(current)
+        _sync_directory(directory)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,70 @@
+import asyncio
+
+import pytest
+from nodes import NODE, claim_object, container, node, request, share, uid, whole
+
+from dracpu_agent.auditing import Auditor
+from dracpu_agent.cdi.files import CdiDirectory
+from dracpu_agent.claims.audit import Audit, Finding, look
+
+NUMA1 = "cpudevnuma001"
+
+
+@pytest.mark.parametrize(
+    ("claim", "finding"),
+    [
+        (claim_object(1, [whole(2)]), Finding.IN_ORDER),
+        (None, Finding.GONE),
+        (claim_object(2, [whole(2)]), Finding.REPLACED),
+        (claim_object(1, [whole(2) | {"pool": "other"}]), Finding.ELSEWHERE),
+        ({"metadata": {"uid": uid(1)}, "status": {}}, Finding.ELSEWHERE),
+    ],
+)
+def test_what_the_api_server_says_of_a_claim(claim, finding):
+    assert look(uid(1), claim, NODE) is finding
+
+
+def test_a_claim_is_let_go_on_the_second_finding_in_a_row_and_never_while_it_is_used():
+    audit = Audit()
+    assert audit.judge({"a": Finding.GONE}, in_use=[]) == []
+    assert audit.judge({"a": Finding.IN_ORDER}, in_use=[]) == []
+    assert audit.judge({"a": Finding.GONE}, in_use=[]) == []
+    assert audit.judge({"a": Finding.GONE}, in_use=["a"]) == []
+    assert audit.judge({"a": Finding.GONE}, in_use=[]) == []
+    assert audit.judge({"a": Finding.REPLACED}, in_use=[]) == ["a"]
+
+
+async def test_the_auditor_releases_what_is_gone_and_nothing_else(tmp_path):
+    state = node()
+    cdi = CdiDirectory(tmp_path)
+    for number in (1, 2, 3):
+        cdi.write(state.reserve(request(number, share(NUMA1, 1))).claim)
+    state.create(container("c", f"claim-{uid(3)}"))
+    there = {uid(1): claim_object(1, [share(NUMA1, 1)])}
+    released = []
+
+    async def read(ref, _seconds):
+        await asyncio.sleep(0)
+        return there.get(ref.uid)
+
+    auditor = Auditor(state, read, cdi, lambda claim, reason: released.append((claim.ref.uid, reason)))
+    await auditor.round()
+    assert set(state.claims) == {uid(1), uid(2), uid(3)}
+    await auditor.round()
+    assert set(state.claims) == {uid(1), uid(3)}
+    assert released == [(uid(2), "the claim does not exist any more")]
+    assert cdi.uids() == {uid(1), uid(3)}
+
+
+async def test_without_the_runtime_nothing_is_audited(tmp_path):
+    state = node()
+    state.reserve(request(1, share(NUMA1, 1)))
+    state.disconnected()
+
+    async def read(_ref, _seconds):
+        raise AssertionError("no claim is worth a question now")
+
+    auditor = Auditor(state, read, CdiDirectory(tmp_path), lambda *_: None)
+    await auditor.round()
+    await auditor.round()
+    assert set(state.claims) == {uid(1)}
