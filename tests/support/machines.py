@@ -35,7 +35,7 @@ class Quirk(Enum):
     NO_PACKAGE_LISTS = auto()  # only physical_package_id tells sockets apart
     NO_PACKAGES = auto()  # neither lists nor ids of sockets
     NO_L3_IDS = auto()  # arm64 without firmware tables: caches have no id
-    L3_IDS_REPEAT = auto()  # L3 ids count anew in each socket
+    L3_IDS_REPEAT = auto()  # L3 ids 0 and 1, over and over
     CLUSTER_UNKNOWN = auto()  # arm64: cluster_id 65535
     CAPACITY = auto()  # core types only by cpu_capacity, as on arm64
     NULL_NOHZ_FULL = auto()  # Linux < 4.15 prints "(null)"
@@ -140,7 +140,7 @@ class Machine:
         if Quirk.NO_L3_IDS in self.quirks:
             return -1
         if Quirk.L3_IDS_REPEAT in self.quirks:
-            return place.l3 - min(other.l3 for other in self.places if other.socket == place.socket)
+            return place.l3 % 2
         return place.l3
 
     def expected(self) -> Topology:

@@ -26,6 +26,7 @@ class RecordingHandler:
         self.on_start: Callable[[Container], None] = lambda _: None
         self.on_update: Callable[[Container], ContainerUpdate | None] = lambda one: ContainerUpdate(one.id, SHARED)
         self.on_stop: Callable[[str], Sequence[ContainerUpdate]] = lambda _: ()
+        self.on_synchronized: Callable[[], None] = lambda: None
         self.on_notice: Callable[[str], None] = lambda _: None  # created and removed
         self.is_synchronized = asyncio.Event()
         self.is_disconnected = asyncio.Event()
@@ -41,6 +42,7 @@ class RecordingHandler:
 
     def synchronized(self) -> None:
         self.told.append(("synchronized", ""))
+        self.on_synchronized()
         self.is_disconnected.clear()
         self.is_synchronized.set()
 

@@ -21,7 +21,7 @@ from dracpu_agent.allocation.errors import (
 )
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.errors import ClaimError
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.model import Cpu, Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Strategy
 
@@ -111,6 +111,17 @@ def test_full_cores_on_a_hybrid_machine_mix_cores_that_add_up() -> None:
     available = CpuSet.parse("0-3,12")
     assert str(given_cpus(HYBRID, 4, available=available, allocation=FULL_CORES)) == "0-3"
     assert str(given_cpus(HYBRID, 3, available=available, allocation=FULL_CORES)) == "0-1,12"
+
+
+def test_full_cores_find_the_mix_that_adds_up_where_neither_small_nor_large_first_does() -> None:
+    threads = [1, 3, 3, 4]  # an SMT4 machine with threads offline
+    lowest = [0, 4, 8, 12]
+    cpus = [
+        Cpu(core + n, core, core, 0, 0, 0) for core, online in zip(lowest, threads, strict=True) for n in range(online)
+    ]
+    assert str(given_cpus(Topology(tuple(cpus)), 6, allocation=FULL_CORES)) == "4-6,8-10"
+    with pytest.raises(NotEnoughCoresError, match="1 with 1 CPU, 2 with 3 CPUs, 1 with 4 CPUs"):
+        given_cpus(Topology(tuple(cpus)), 9, allocation=FULL_CORES)
 
 
 @settings(max_examples=300, deadline=None)

@@ -62,6 +62,12 @@ def test_a_busy_thread_is_not_taken_with_its_core_where_cores_are_uneven() -> No
     assert CpuSet.of_mask(got) == one_thread_of_each_p_core
 
 
+def test_half_of_a_core_is_no_part_of_an_uncore_where_cores_have_one_thread_on_average() -> None:
+    # All of the machine is one uncore: its first core has two threads, so it cannot serve one CPU.
+    got = packed(HYBRID, HYBRID.cpus, 1, prefer_uncore=True)
+    assert str(CpuSet.of_mask(got)) == "12"
+
+
 def test_nothing_asked_is_nothing_taken() -> None:
     assert CpuSet.of_mask(packed(HYBRID, HYBRID.cpus, 0)) == EMPTY
     assert CpuSet.of_mask(packed(HYBRID, 0, 0)) == EMPTY

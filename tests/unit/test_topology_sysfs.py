@@ -30,6 +30,7 @@ SPECIALS = (
     Machine("s390 books", arch="s390x", sockets=6, numa_nodes=1).but(Quirk.PACKAGE_REPEATS),
     Machine("s390 without ids", arch="s390x", sockets=6, numa_nodes=1).but(Quirk.PACKAGE_UNKNOWN),
     replace(HYBRID, name="hybrid with P-cores offline", offline=CpuSet.parse("0-11")),
+    Machine("L3 ids repeat", sockets=2, cores=uniform(8), l3_groups=4).but(Quirk.L3_IDS_REPEAT),
     *(replace(TWO_SOCKETS.but(quirk), name=quirk.name) for quirk in Quirk),
 )
 
@@ -102,7 +103,7 @@ def machines(draw: st.DrawFn) -> Machine:
 
 
 @given(machine=machines())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_reads_whatever_machine_may_come(machine: Machine) -> None:
     topology, expected = found(machine), machine.expected()
     assert set(topology.incomplete) == set(expected.incomplete)

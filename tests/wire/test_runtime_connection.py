@@ -164,6 +164,21 @@ async def test_a_list_that_cannot_be_handled_is_asked_for_again(tmp_path: Path) 
     assert runtime.connections == 2
 
 
+async def test_a_bug_outside_any_answer_costs_a_connection_and_not_the_plugin(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    failures = iter([KeyError("bug")])
+
+    def fail_once() -> None:
+        for failure in failures:
+            raise failure
+
+    handler.on_synchronized = fail_once
+    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+        await handler.is_synchronized.wait()
+    assert runtime.connections == 2
+    assert ("disconnected", "internal error, see the agent's log") in handler.told
+
+
 async def test_hooks_under_way_end_with_the_connection(tmp_path: Path) -> None:
     handler = RecordingHandler()
     entered, cancelled = asyncio.Event(), asyncio.Event()

@@ -132,7 +132,6 @@ async def test_a_decision_that_takes_too_long_is_an_error_before_the_runtime_giv
 
     async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
-        runtime.request_timeout = 1.0
         handler.place = never
         with pytest.raises(HookError, match="in time"):
             await runtime.create_container(WEB, "app")
@@ -173,7 +172,7 @@ async def test_a_stalled_agent_is_dropped_comes_back_and_repairs_what_ran_unpinn
         runtime.request_timeout = 2.0
         container_id = await web
         await runtime.until(lambda: runtime.cpuset_of(container_id) == str(SHARED))
-    assert runtime.connections == 2
+    assert runtime.connections >= 2
 
 
 async def test_concurrent_creations_are_all_answered(tmp_path: Path) -> None:

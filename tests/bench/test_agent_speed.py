@@ -1,0 +1,128 @@
+"""What the whole agent costs, as a process of its own between a fake API server, kubelet and runtime: time to register,
+to prepare and to place, and memory while serving. Prints, asserts no time and no size.
+
+The figures are of this process's Python: run it with the agent's own dependencies alone for the memory that a node
+pays (AGENT_PYTHON=/path/to/venv/bin/python), as development tools change what libraries load.
+"""
+
+# ruff: noqa: T201
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+
+from fake_api import FakeApi
+from fake_kubelet import FakeKubelet, kubelet_root
+from fake_runtime import FakePod, FakeRuntime
+from machines import EPYC_NPS4, directory
+from nodes import NODE, claim_object, ref, share, spec, uid
+
+from dracpu_api.settings import encode_spec
+
+CLAIMS = 100
+AT_ONCE = 60
+SHARED = 200
+LISTED = 500
+
+
+def kubeconfig(url: str) -> str:
+    """Access without credentials."""
+    cluster = {"name": "c", "cluster": {"server": url}}
+    context = {"name": "c", "context": {"cluster": "c", "user": ""}}
+    return json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"})
+
+
+def memory(pid: int) -> str:
+    """Resident, and of that private."""
+    fields = {}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if rest.endswith("kB"):
+            fields[name] = int(rest.removesuffix("kB")) / 1024
+    return f"{fields['Rss']:.1f} MiB RSS, {fields['Private_Clean'] + fields['Private_Dirty']:.1f} private"
+
+
+def milliseconds(seconds: list[float]) -> str:
+    """Median and 99th percentile."""
+    return f"p50 {median(seconds) * 1e3:.2f} ms, p99 {quantiles(seconds, n=100)[98] * 1e3:.2f} ms"
+
+
+@contextlib.asynccontextmanager
+async def agent(root: Path, api: FakeApi, sysfs: Path, procfs: Path):
+    """The agent's process."""
+    (root / "kubeconfig").write_text(kubeconfig(api.url))
+    options = {
+        "--node-name": NODE,
+        "--kubeconfig": root / "kubeconfig",
+        "--kubelet-root": root,
+        "--sysfs-root": sysfs,
+        "--procfs-root": procfs,
+        "--cdi-dir": root / "cdi",
+        "--nri-socket": root / "nri.sock",
+        "--state-dir": root / "state",
+        "--http-address": "127.0.0.1:0",
+        "--log-level": "error",
+    }
+    python = os.environ.get("AGENT_PYTHON", sys.executable)
+    arguments = [str(part) for option in options.items() for part in option]
+    process = await asyncio.create_subprocess_exec(python, "-m", "dracpu_agent", "run", *arguments)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_what_the_agent_costs() -> None:
+    with directory() as machine, kubelet_root() as root:
+        sysfs, procfs = EPYC_NPS4.write_tree(machine)
+        async with FakeApi() as api, FakeRuntime(root / "nri.sock") as runtime, FakeKubelet(root) as kubelet:
+            api.add("nodes", {"metadata": {"name": NODE}})
+            api.add("cpunodes", {"metadata": {"name": NODE}, "spec": encode_spec(spec())})
+            started = perf_counter()
+            async with agent(root, api, sysfs, procfs) as process:
+                plugin = await kubelet.register("dra.cpu")
+                print(f"\nstart to registered      {perf_counter() - started:.2f} s")
+                await runtime.synchronized()
+                await api.until(lambda: api.all("resourceslices"))
+                print(f"memory idle              {memory(process.pid)}")
+
+                for number in range(CLAIMS + AT_ONCE):
+                    api.add(
+                        "resourceclaims",
+                        claim_object(number, [share(f"cpudevnuma{number % 4:03d}", 1)]),
+                        namespace="default",
+                    )
+                times = []
+                for number in range(CLAIMS):
+                    begun = perf_counter()
+                    await plugin.prepare_one(ref(number))
+                    times.append(perf_counter() - begun)
+                    await plugin.unprepare_one(ref(number))
+                print(f"prepare one claim        {milliseconds(times)} (a fake API server included)")
+                begun = perf_counter()
+                await plugin.prepare(*(ref(CLAIMS + number) for number in range(AT_ONCE)))
+                print(f"prepare {AT_ONCE} in one call    {(perf_counter() - begun) * 1e3:.0f} ms")
+
+                for number in range(SHARED):
+                    await runtime.create_container(FakePod(f"shared-{number}"), "c")
+                times = []
+                for number in range(AT_ONCE):
+                    device = f"dra.k8s.io/cpu=claim-{uid(CLAIMS + number)}"
+                    begun = perf_counter()
+                    await runtime.create_container(FakePod(f"pinned-{number}"), "c", cdi_devices=[device])
+                    times.append(perf_counter() - begun)
+                print(f"create with {SHARED} others   {milliseconds(times)} (CreateContainer, PostCreate and Start)")
+                for number in range(LISTED - SHARED - AT_ONCE):
+                    await runtime.create_container(FakePod(f"more-{number}"), "c")
+                begun = perf_counter()
+                await runtime.restart()
+                await runtime.synchronized()
+                print(f"reconnect, synchronize   {(perf_counter() - begun) * 1e3:.0f} ms with {LISTED} containers")
+                print(f"memory serving           {memory(process.pid)}")
+    assert not runtime.lost, "the plugin answered every hook in time"

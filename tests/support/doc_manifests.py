@@ -1,0 +1,35 @@
+"""The manifests that README and docs show: what a reader pastes has to work."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).parents[2]
+_BLOCK: Final = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One manifest and where it stands."""
+
+    file: str
+    manifest: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.manifest['kind']} {self.manifest['metadata']['name']}"
+
+
+def shown() -> list[Shown]:
+    """Every manifest in a YAML block of a document."""
+    return list(_shown())
+
+
+def _shown() -> Iterator[Shown]:
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for block in _BLOCK.findall(file.read_text()):
+            for manifest in yaml.safe_load_all(block):
+                yield Shown(str(file.relative_to(ROOT)), manifest)

@@ -1,0 +1,62 @@
+"""The chart as helm renders it, for tests that look at the manifests."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).parents[2]
+CHART: Final = ROOT / "charts" / "dra-cpu-operator"
+NAMESPACE: Final = "dra-cpu-system"
+KUBERNETES: Final = "1.36.0"  # helm knows no cluster here; a helm built from source believes in 1.20
+
+Manifest = dict[str, Any]
+
+
+class RefusedError(Exception):
+    """Helm did not render the chart; the message is what it printed."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """All manifests of one rendering."""
+
+    manifests: tuple[Manifest, ...]
+
+    def of_kind(self, kind: str) -> list[Manifest]:
+        """The manifests of a kind."""
+        return [manifest for manifest in self.manifests if manifest["kind"] == kind]
+
+    def only(self, kind: str) -> Manifest:
+        """The one manifest of a kind."""
+        (manifest,) = self.of_kind(kind)
+        return manifest
+
+
+def helm() -> str | None:
+    """The helm on PATH, or the one that the test cluster's build left in the cache."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return shutil.which("helm") or shutil.which(folder / "dra-cpu-operator" / "lab" / "bin" / "helm")
+
+
+@cache
+def render(*values: str, kubernetes: str = KUBERNETES) -> Rendered:
+    """The chart with values as `--set` takes them; raises RefusedError."""
+    program = helm()
+    assert program is not None
+    words = [program, "template", "dra", str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes]
+    done = subprocess.run(
+        [*words, *(word for value in values for word in ("--set", value))],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
+    )
+    if done.returncode:
+        raise RefusedError(done.stderr)
+    return Rendered(tuple(manifest for manifest in yaml.safe_load_all(done.stdout) if manifest))
