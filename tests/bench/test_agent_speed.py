@@ -5,8 +5,6 @@ The figures are of this process's Python: run it with the agent's own dependenci
 pays (AGENT_PYTHON=/path/to/venv/bin/python), as development tools change what libraries load.
 """
 
-# ruff: noqa: T201
-
 import asyncio
 import contextlib
 import json

@@ -24,7 +24,7 @@ def test_allocation_speed() -> None:
         ratios.append(case.go_ns / ours)
         lines.append(f"{case.id:40} {case.go_ns / 1000:10.1f} {ours / 1000:10.1f} {ratios[-1]:8.1f}")
     lines.append(f"median {statistics.median(ratios):.1f} (budget 10), worst {min(ratios):.1f} (budget 3)")
-    print("", *lines, sep="\n")  # noqa: T201  # the table is what this is for
+    print("", *lines, sep="\n")  # the table is what this is for
 
 
 def question(machine: Machine, case: Case) -> Callable[[], int]:

@@ -38,7 +38,7 @@ class Quirk(Enum):
     L3_IDS_REPEAT = auto()  # L3 ids 0 and 1, over and over
     CLUSTER_UNKNOWN = auto()  # arm64: cluster_id 65535
     CAPACITY = auto()  # core types only by cpu_capacity, as on arm64
-    NULL_NOHZ_FULL = auto()  # Linux < 4.15 prints "(null)"
+    NULL_NOHZ_FULL = auto()  # some kernels print "(null)"
 
 
 @dataclass(frozen=True, slots=True)

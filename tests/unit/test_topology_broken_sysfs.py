@@ -122,7 +122,7 @@ def test_the_l3_cache_is_found_under_another_index(tree: Tree) -> None:
 
 
 def test_a_low_power_core_without_a_list_of_its_own_is_an_e_core() -> None:
-    """Linux < 6.12 names the low-power cores of Meteor Lake among the others."""
+    """Where the kernel has no such list, low-power cores stand among the e-cores."""
     with directory() as root:
         tree = Tree(root, HYBRID)
         rmtree(tree.sysfs / "devices/cpu_lowpower")

@@ -115,3 +115,10 @@ def test_an_unset_list_is_empty() -> None:
 )
 def test_cpuinfo_tells_the_architecture(cpuinfo: str, arch: str) -> None:
     assert arch_of(cpuinfo) == arch
+
+
+def test_a_core_is_named_after_the_lowest_thread_that_is_offered() -> None:
+    pair = Group(CpuSet((0, 1)), 0)
+    topology = decide(Readings(online=pair.cpus, cores=(pair,), sockets=(pair,), numa=(Group(CpuSet((1,)), 0),)))
+    assert topology.cores == {1: CpuSet((1,))}
+    assert set(topology.incomplete) == {0}

@@ -151,6 +151,7 @@ async def test_a_late_sight_of_the_former_status_is_no_change(node: Node) -> Non
         node.writer.observe(before)
         node.writer.set(status())
         await node.shows(phase="Ready")
+        await node.server.settled()  # the answer has arrived, too
         node.writer.observe(before)
         await node.server.settled(quiet=0.1)
     assert len(node.server.written()) == 1

@@ -38,7 +38,7 @@ def choose(
     """Exactly `ask.count` CPUs out of those that are in the device's group and available, or an AllocationError.
 
     `available`: what is free now, less what is reserved and what other requests of the claim were just given.
-    `reserved` decides nothing; with it a refused cpuset is told why.
+    `reserved`: only so that a cpuset that names such CPUs is refused for the right reason.
     """
     # The type says int; a number out of a claim that is none must not end up as a share of a CPU.
     if not isinstance(ask.count, int) or ask.count < 1:

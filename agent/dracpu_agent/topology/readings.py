@@ -108,7 +108,7 @@ def merge_by_id(groups: Sequence[Group]) -> tuple[Group, ...]:
 
 def parse_list(text: str, source: str) -> CpuSet:
     """The list format, "0-3,8"; an unset list is empty."""
-    # Linux < 4.15 prints a null pointer for nohz_full where the kernel command line does not set it.
+    # Some kernels print a null pointer for nohz_full where the kernel command line does not set it.
     if text.strip() == "(null)":
         return EMPTY
     try:
