@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,62 @@ async def test_a_claim_unprepared_while_its_container_runs_lingers_over_a_restar
             await agent.transactions.prepare(ref(2))
         agent.node.stopped("c")
         await agent.transactions.prepare(ref(2))
+
+
+class Photographed(CdiDirectory):
+    """Copies all files of the agent before and after each step: what a kill at that moment would leave."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root / "cdi")
+        self._root = root
+        self.shots: list[Path] = []
+
+    def shoot(self) -> None:
+        shot = self._root.parent / f"shot-{len(self.shots)}"
+        shutil.copytree(self._root, shot)
+        self.shots.append(shot)
+
+    def write(self, claim):
+        self.shoot()
+        super().write(claim)
+        self.shoot()
+
+    def delete(self, uid):
+        self.shoot()
+        super().delete(uid)
+        self.shoot()
+
+
+async def test_an_agent_killed_at_any_step_goes_on_where_the_kubelet_asks_again(tmp_path):
+    claims = Claims(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
+    root = tmp_path / "node"
+    root.mkdir()
+    first = Agent(root, claims)
+    cdi = Photographed(root)
+    first.transactions = ClaimTransactions(
+        first.node, claims, first.state_file, cdi, settle=first.settle, observer=Silent()
+    )
+    async with first.alive():
+        await first.transactions.prepare(ref(2))
+        held = first.node.claims[uid(2)].cpus
+        steps = len(cdi.shots)
+        await first.transactions.prepare(ref(1))
+        preparing = cdi.shots[steps:]
+        steps = len(cdi.shots)
+        await first.transactions.unprepare(ref(1))
+        cdi.shoot()
+        unpreparing = cdi.shots[steps:]
+    assert len(preparing) == 2
+    assert len(unpreparing) == 3
+
+    for shot in preparing:  # the kubelet had no answer, so it asks again
+        async with Agent(shot, claims).alive() as revived:
+            assert revived.node.claims[uid(2)].cpus == held
+            await revived.transactions.prepare(ref(1))
+            assert revived.node.claims[uid(1)].cpus.isdisjoint(held)
+            assert len(files(shot)) == 2
+    for shot in unpreparing:
+        async with Agent(shot, claims).alive() as revived:
+            await revived.transactions.unprepare(ref(1))
+            assert {claim.ref: claim.cpus for claim in revived.node.claims.values()} == {ref(2): held}
+            assert files(shot) == [f"dra.k8s.io-cpu_{uid(2)}.json"]
