@@ -66,6 +66,7 @@ class Agent:
         self._api = api
         self._version = version("dra-cpu-operator")
         self._changed = asyncio.Event()
+        self._publishing = False  # devices were handed to the slices' controller, which has not answered yet
         self.node = NodeState(options.node_name, topology)
         self.standing = Standing()
         self._metrics = Metrics(self._version)
@@ -166,8 +167,10 @@ class Agent:
         self._touch()
 
     def _slices_changed(self, state: SlicesState) -> None:
+        self._publishing = False
         self._metrics.set_slices(published=state.published, failed=state.error is not None)
         self.standing.slices = Condition(status.SLICES_PUBLISHED, state.published, state.reason, state.error or "")
+        self._note_applied()
         self._touch()
 
     def _checkpoint_written(self, seconds: float, problem: str) -> None:
@@ -254,16 +257,25 @@ class Agent:
                 published = self.node.revision
                 self._state_file.save_soon()
                 self._publish()
-            self._status.set(status.status_of(self.node, self.standing.conditions(self.node), self._version))
+            conditions = self.standing.conditions(self.node)
+            self._status.set(status.status_of(self.node, conditions, self._version, self.standing.applied_revision))
             self._metrics.set_nri_connected(self.node.synchronized)
             self._metrics.set_node(gauges_of(self.node))
 
     def _publish(self) -> None:
         if self.node.spec is None:
             self._slices.withdraw()
-        else:
-            self._slices.publish(self.node.devices())
+        elif self._slices.publish(self.node.devices()):
+            self._publishing = True
+        self._note_applied()
         self._kubelet.health_changed()
+
+    def _note_applied(self) -> None:
+        """A revision is applied when its devices are what stands at the API server."""
+        if self.node.spec is None:
+            self.standing.applied_revision = ""
+        elif self.standing.slices.true and not self._publishing:
+            self.standing.applied_revision = self.node.spec.revision
 
     async def _guard(self) -> None:
         """Keeps pods away while their claims could not be prepared."""

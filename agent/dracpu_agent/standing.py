@@ -37,6 +37,7 @@ class Standing:
     slices: Condition = field(
         default_factory=lambda: Condition(status.SLICES_PUBLISHED, False, "Waiting", "nothing is published yet")
     )
+    applied_revision: str = ""  # the revision whose devices stand at the API server
     state_problem: str = ""  # why the checkpoint cannot be written
     state_damage: str = ""  # what was wrong with it at start
     static_cpu_manager: bool = False

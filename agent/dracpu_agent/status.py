@@ -39,7 +39,9 @@ def phase_of(node: NodeState, conditions: Iterable[Condition]) -> str:
     return "Draining" if node.draining() else "Ready"
 
 
-def status_of(node: NodeState, conditions: Iterable[Condition], version: str) -> dict[str, Any]:
+def status_of(
+    node: NodeState, conditions: Iterable[Condition], version: str, applied_revision: str = ""
+) -> dict[str, Any]:
     """The whole status; the writer decides whether it is worth a request."""
     conditions = tuple(conditions)
     status: dict[str, Any] = {
@@ -51,9 +53,8 @@ def status_of(node: NodeState, conditions: Iterable[Condition], version: str) ->
         "claimsTotal": len(node.claims),
         "conditions": [_condition(condition) for condition in conditions],
     }
-    published = next((condition.true for condition in conditions if condition.type == SLICES_PUBLISHED), False)
-    if node.spec is not None and published:
-        status["appliedRevision"] = node.spec.revision
+    if applied_revision:
+        status["appliedRevision"] = applied_revision
     if node.runtime.name:
         status["runtime"] = {
             "name": node.runtime.name,

@@ -78,14 +78,12 @@ class ObjectStore:
 
     def merge(self, plural: str, key: str, patch: JsonObject, subresource: str = "") -> JsonObject:
         """PATCH with a merge patch."""
-        stored = self._stored(plural, key)
-        self.check(plural, key, patch.get("metadata") or {})
+        stored = self._patchable(plural, key, patch)
         return self.put(plural, key, _scoped(plural, stored, _merge(stored, patch), subresource))
 
     def apply(self, plural: str, key: str, body: JsonObject, manager: str, subresource: str = "") -> JsonObject:
         """PATCH with a server-side apply."""
-        stored = self._stored(plural, key)
-        self.check(plural, key, body.get("metadata") or {})
+        stored = self._patchable(plural, key, body)
         slot = (stored["metadata"]["uid"], subresource, manager)
         applied = _apply(stored, body, self._applied.get(slot, {}))
         self._applied[slot] = body
@@ -98,6 +96,13 @@ class ObjectStore:
             if wanted.get(name) and wanted[name] != metadata[name]:
                 message = f"the {name} in the precondition ({wanted[name]}) is not that of {plural} {key}"
                 raise StatusError(409, "Conflict", message)
+
+    def _patchable(self, plural: str, key: str, patch: JsonObject) -> JsonObject:
+        stored, metadata = self._stored(plural, key), patch.get("metadata") or {}
+        if metadata.get("uid", stored["metadata"]["uid"]) != stored["metadata"]["uid"]:
+            raise StatusError(422, "Invalid", "metadata.uid: field is immutable")  # so says the real one, in patches
+        self.check(plural, key, metadata)
+        return stored
 
     def delete(self, plural: str, key: str) -> JsonObject:
         """DELETE; answers the object as it was."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dracpu_agent.cluster.status_plan import Written, due_in, with_transition_times
+from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_transition_times
 
 
 def status(ready: str = "True", *, message: str = "", phase: str = "Ready", claims: int = 0) -> dict[str, Any]:
@@ -78,3 +78,34 @@ def test_a_transition_time_changes_exactly_when_the_status_does(before: dict[str
     assert {one["type"]: one["lastTransitionTime"] for one in written["conditions"]} == {
         kind: "then" if before.get(kind) == value else "now" for kind, value in after.items()
     }
+
+
+json_values = st.recursive(
+    st.integers(0, 2) | st.text("ab", max_size=1) | st.lists(st.integers(0, 2), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+statuses = st.dictionaries(st.sampled_from("abc"), json_values)
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7396, as the API server does it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+@given(statuses, statuses)
+def test_the_patch_makes_of_any_status_the_wanted_one(wanted: dict[str, Any], current: dict[str, Any]) -> None:
+    assert merged(current, difference(wanted, current)) == wanted
+
+
+@given(statuses)
+def test_what_is_equal_needs_no_patch(current: dict[str, Any]) -> None:
+    assert difference(current, current) == {}

@@ -36,11 +36,10 @@ def test_the_phase_tells_where_a_node_is_on_its_way():
     assert phase(state, well) == "Draining"
 
 
-def test_a_revision_counts_as_applied_only_when_its_slices_are_published():
+def test_the_applied_revision_is_shown_when_there_is_one():
     state, well = node(), standing()
-    assert status_of(state, well.conditions(state), "1")["appliedRevision"] == "r1"
-    pending = replace(well, slices=Standing().slices)
-    assert "appliedRevision" not in status_of(state, pending.conditions(state), "1")
+    assert "appliedRevision" not in status_of(state, well.conditions(state), "1")
+    assert status_of(state, well.conditions(state), "1", "r1")["appliedRevision"] == "r1"
 
 
 def test_the_status_shows_every_cpu_once_and_who_holds_it():

@@ -66,11 +66,25 @@ async def test_a_changed_cpunode_is_followed_without_a_restart_while_a_claim_is_
         node.configure(spec(Mode.INDIVIDUAL, revision="r2"))
         expected = {"cpudev002", "cpudev003", "cpudev006", "cpudev007"}
         await node.api.until(lambda: set(node.devices()) == expected)
-        await node.api.until(lambda: node.status.get("phase") == "Draining")
-        assert node.status["appliedRevision"] == "r2"
+        await node.api.until(lambda: node.status.get("appliedRevision") == "r2")
+        assert node.status["phase"] == "Draining"
         await node.kubelet.unprepare_one(ref(1))
         await node.api.until(lambda: set(node.devices()) == expected | {"cpudev004", "cpudev005"})
         await node.ready()
+
+
+async def test_a_revision_counts_as_applied_only_when_its_slices_stand_at_the_api_server():
+    async with whole_node() as node:
+        node.api.fail("(POST|PUT) resourceslices", 503, times=1000)
+        node.configure(spec(Mode.INDIVIDUAL, revision="r2"))
+        await node.api.until(lambda: node.condition("SlicesPublished").get("status") == "False")
+        assert (node.status["phase"], node.status["appliedRevision"]) == ("Pending", "r1")
+
+
+async def test_a_revision_that_changes_no_device_is_applied_at_once():
+    async with whole_node() as node:
+        node.configure(spec(revision="r2"))
+        await node.api.until(lambda: node.status.get("appliedRevision") == "r2")
 
 
 async def test_settings_that_the_node_cannot_apply_are_refused_by_name_and_change_nothing():

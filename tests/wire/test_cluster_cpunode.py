@@ -127,14 +127,15 @@ async def test_what_is_urgent_does_not_wait(node: Node) -> None:
         assert node.status["conditions"][0]["lastTransitionTime"] == "2026-01-01T01:00:00Z"
 
 
-async def test_fields_no_longer_said_go_away_and_others_fields_stay(node: Node) -> None:
-    node.server.edit("cpunodes", "n1", lambda one: one.update(status={"theirs": 1}))
+async def test_fields_no_longer_said_go_away_those_of_older_agents_too(node: Node) -> None:
+    node.server.edit("cpunodes", "n1", lambda one: one.update(status={"older": 1}))
     async with node.running():
         node.writer.set(status(runtime="containerd"))
-        await node.shows(runtime="containerd", theirs=1)
+        await node.shows(runtime="containerd")
+        assert "older" not in node.status
         node.writer.set(status())
         await node.server.until(lambda: "runtime" not in node.status)
-        assert node.status["theirs"] == 1
+    assert node.status.keys() == status().keys()
 
 
 async def test_a_status_that_somebody_overwrites_is_put_right(node: Node) -> None:
@@ -188,6 +189,20 @@ async def test_errors_are_outlived(node: Node) -> None:
         node.writer.set(status())
         await node.shows(phase="Ready")
     assert len(node.server.written()) == 4
+
+
+async def test_a_change_that_comes_between_is_looked_at_first(node: Node) -> None:
+    async with node.running():
+        node.writer.set(status())
+        await node.shows(phase="Ready")
+        node.server.hold_watches()
+        node.server.edit("cpunodes", "n1", lambda one: one["status"].update(phase="Failed"))
+        node.writer.set(status("False"))
+        await node.server.until(lambda: len(node.server.written()) >= 2)
+        assert node.status["phase"] == "Failed"  # the conflict kept the patch out
+        node.server.release_watches()
+        await node.server.until(lambda: node.status["conditions"][0]["status"] == "False")
+        await node.shows(phase="Ready")
 
 
 async def test_without_a_cpu_node_nothing_is_written(node: Node) -> None:

@@ -10,9 +10,9 @@ import structlog
 
 from dracpu_agent.cluster.backoff import Backoff
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, NotFoundError
+from dracpu_agent.cluster.errors import ApiError, ConflictError, NotFoundError
 from dracpu_agent.cluster.resources import CPU_NODES, JsonObject, revision_of
-from dracpu_agent.cluster.status_plan import Written, due_in, with_transition_times
+from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_transition_times
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 
 log = structlog.stdlib.get_logger(__name__)
@@ -56,8 +56,11 @@ class CpuNodeWatch:
 
 
 class StatusWriter:
-    """Writes CpuNode/status by server-side apply: fields that the agent stops sending go away, nobody's version has
-    to match, and a CpuNode that does not exist is not created by accident."""
+    """Writes CpuNode/status, which belongs to the agent alone, by merge patch: only what differs goes over the
+    wire.
+
+    Not by server-side apply: that is refused whole when an agent knows one field more than the cluster's CRD.
+    """
 
     def __init__(
         self,
@@ -121,13 +124,18 @@ class StatusWriter:
         assert self._object is not None
         wanted = self._wanted
         stamp = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = with_transition_times(wanted, self._object.get("status") or {}, stamp)
+        current = self._object.get("status") or {}
+        patch = {
+            # the patch is a difference: it fits only what it was taken from
+            "metadata": {"resourceVersion": self._object["metadata"]["resourceVersion"]},
+            "status": difference(with_transition_times(wanted, current, stamp), current),
+        }
         try:
-            answer = await self._api.apply(
-                CPU_NODES, {"metadata": {"name": self._node_name}, "status": status}, subresource="status"
-            )
+            answer = await self._api.merge_patch(CPU_NODES, self._node_name, patch, subresource="status")
         except NotFoundError:
             self.observe(None)  # deleted; the watch tells when there is one again
+        except ConflictError:
+            await asyncio.sleep(self._backoff.next())  # the watch is about to show what was changed
         except ApiError as error:
             if not self._failing:
                 log.warning("writing the status failed, trying again", node=self._node_name, error=error.message)

@@ -111,11 +111,13 @@ class SliceController:
             backoff=Backoff(timing.retry_first, timing.retry_cap),
         )
 
-    def publish(self, devices: Sequence[Device]) -> None:
-        """From now on these devices are wanted; none: an empty slice."""
+    def publish(self, devices: Sequence[Device]) -> bool:
+        """From now on these devices are wanted; none: an empty slice. True when that is news: a state will be told."""
         wanted = tuple(render_device(device) for device in devices)
-        if not self._instructed or wanted != self._wanted:
-            self._want(wanted)
+        if self._instructed and wanted == self._wanted:
+            return False
+        self._want(wanted)
+        return True
 
     def withdraw(self) -> None:
         """From now on no slices are wanted."""
@@ -136,6 +138,7 @@ class SliceController:
     def _want(self, wanted: tuple[JsonObject, ...] | None) -> None:
         self._wanted = wanted
         self._instructed = True
+        self._state = None  # whatever becomes of it is told, even when it reads as before
         self._adopted.clear()
         self._remark = None
         self.poke()

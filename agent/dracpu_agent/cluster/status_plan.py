@@ -66,6 +66,19 @@ def with_transition_times(wanted: Mapping[str, Any], current: Mapping[str, Any],
     return complete
 
 
+def difference(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> JsonObject:
+    """The merge patch that makes `current` what is wanted: null takes a field away, lists are replaced whole."""
+    patch: JsonObject = {name: None for name in current if name not in wanted}
+    for name, value in wanted.items():
+        there = current.get(name)
+        if isinstance(value, Mapping) and isinstance(there, Mapping):
+            if nested := difference(value, there):
+                patch[name] = nested
+        elif name not in current or value != there:
+            patch[name] = value
+    return patch
+
+
 def _stamped(condition: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], stamp: str) -> JsonObject:
     before = known.get(condition["type"], {})
     unchanged = before.get("status") == condition["status"]
