@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 CODE   := agent crds tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types imports generated test test-cluster lab-down bench generate format lock clean
+.PHONY: help venv check lint types imports generated test test-cluster lab lab-down bench generate format lock clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,9 +42,11 @@ test: $(READY) ## Everything that needs no root and no cluster
 
 # the build is not the tests' time: it takes ten minutes on a machine that has nothing yet
 LAB = PYTHONPATH=tests/cluster $(BIN)/python -m lab
-test-cluster: $(READY) ## The real cluster: builds it when missing, needs root (ARGS=-k..., LAB_KEEP=1, LAB_REUSE=1)
+lab: $(READY) ## Build what the cluster tests run on: Kubernetes, containerd, runc, a kernel (needs root and Go)
 	$(LAB) build
-	$(BIN)/pytest tests/cluster --timeout 900 $(ARGS)
+
+test-cluster: lab ## The real cluster: builds it when missing, needs root (ARGS=-k..., LAB_KEEP=1, LAB_REUSE=1)
+	$(BIN)/pytest tests/cluster $(ARGS)
 
 lab-down: $(READY) ## Stop a cluster that LAB_KEEP=1 kept
 	$(LAB) down

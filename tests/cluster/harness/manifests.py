@@ -1,0 +1,93 @@
+"""The objects that tests apply, without the words that are the same in all of them."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dracpu_api.names import API_GROUP, API_VERSION, CAPACITY_CPU, DRIVER
+from dracpu_api.settings import CpuNodeSpec, Settings, encode_settings, encode_spec
+
+Object = dict[str, Any]
+
+IMAGE: Final = "localhost/busybox:lab"
+
+# The first line of a container's log is what it was allowed at its very start, before anybody could move it.
+ALLOWED_AT_START: Final = "grep Cpus_allowed_list /proc/self/status"
+SLEEP: Final = f"{ALLOWED_AT_START}; exec sleep 2147483647"
+RUN_UNTIL_TOLD: Final = f"{ALLOWED_AT_START}; until [ -f /tmp/crash ]; do sleep 0.2; done; exit 1"
+
+
+def container(name: str, claims: Sequence[str] = (), script: str = SLEEP) -> Object:
+    """A container that uses claims of its pod: each `claim`, or `claim/request` for one request of it."""
+    references = [dict(zip(("name", "request"), claim.split("/"), strict=False)) for claim in claims]
+    made: Object = {
+        "name": name,
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", script],
+    }
+    return {**made, "resources": {"claims": references}} if references else made
+
+
+def pod(
+    name: str,
+    *containers: Object,
+    claims: Mapping[str, str] | None = None,
+    init: Sequence[Object] = (),
+    restart: str = "Always",
+) -> Object:
+    """A pod whose claims, by their names in it, are existing ResourceClaims."""
+    spec: Object = {
+        "terminationGracePeriodSeconds": 1,  # busybox's shell as process 1 ignores SIGTERM
+        "restartPolicy": restart,
+        "containers": list(containers) or [container("main", list(claims or ()))],
+        "resourceClaims": [{"name": alias, "resourceClaimName": claim} for alias, claim in (claims or {}).items()],
+    }
+    if init:
+        spec["initContainers"] = list(init)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def claim(name: str, *requests: Object) -> Object:
+    """A ResourceClaim."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": {"devices": {"requests": list(requests)}},
+    }
+
+
+def cpus(amount: int, request: str = "cpus", selector: str = "") -> Object:
+    """A request for an amount of a grouped device's CPUs."""
+    return _request(request, {"capacity": {"requests": {CAPACITY_CPU: str(amount)}}}, selector)
+
+
+def devices(count: int, request: str = "cpus", selector: str = "") -> Object:
+    """A request for a number of individual devices."""
+    return _request(request, {"count": count}, selector)
+
+
+def on_numa_node(numa: int) -> str:
+    """The CEL selector of devices on a NUMA node."""
+    return f'device.attributes["resource.kubernetes.io"].numaNode == {numa}'
+
+
+def cpu_node(node: Object, settings: Settings) -> Object:
+    """The CpuNode of a node as the operator will write it."""
+    revision = hashlib.sha256(json.dumps(encode_settings(settings), sort_keys=True).encode()).hexdigest()[:16]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": f"{API_GROUP}/{API_VERSION}",
+        "kind": "CpuNode",
+        "metadata": {"name": owner["name"], "ownerReferences": [owner]},
+        "spec": encode_spec(CpuNodeSpec("cluster-tests", 1, settings, revision)),
+    }
+
+
+def _request(name: str, asked: Object, selector: str) -> Object:
+    exactly: Object = {"deviceClassName": DRIVER, **asked}
+    if selector:
+        exactly["selectors"] = [{"cel": {"expression": selector}}]
+    return {"name": name, "exactly": exactly}

@@ -1,0 +1,133 @@
+"""The command line of the lab."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lab.cluster import Lab
+from lab.errors import LabError
+from lab.host import say
+from lab.nodes import Machine
+from lab.paths import Paths
+from lab.setup import check_machine, install_packages
+
+Command = Callable[[Lab, argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; an error of the lab is one line, not a traceback."""
+    options = parser().parse_args(arguments)
+    command: Command = options.command
+    try:
+        return command(Lab(Paths.default()), options)
+    except LabError as error:
+        say(str(error))
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """What can be asked of the lab."""
+    top = argparse.ArgumentParser(prog="python -m lab", description="A real Kubernetes cluster on one machine.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Command, explain: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=explain, description=explain)
+        made.set_defaults(command=command)
+        return made
+
+    add("setup", _setup, "install the Debian packages that are missing")
+    add("build", _build, "make what is missing or outdated: programs, kernel, certificates, base image")
+
+    image = add("image", _image, "build a Dockerfile into an archive, without a registry")
+    image.add_argument("dockerfile", type=Path)
+    image.add_argument("tag")
+    image.add_argument("archive", type=Path)
+    image.add_argument("context", type=Path, nargs="?", default=Path())
+    image.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
+
+    usual = Machine()
+    up = add("up", _up, "start a fresh cluster and wait for its nodes")
+    up.add_argument(
+        "--image", type=Path, action="append", default=[], help="an archive that the nodes have from the start"
+    )
+    up.add_argument("--nodes", type=int, default=1)
+    up.add_argument("--sockets", type=int, default=usual.sockets)
+    up.add_argument("--cores", type=int, default=usual.cores, help="of a socket")
+    up.add_argument("--threads", type=int, default=usual.threads, help="of a core")
+    up.add_argument("--numa-nodes", type=int, default=usual.numa_nodes)
+    up.add_argument("--memory", type=int, default=usual.memory_mib, help="of a node, in MiB", metavar="MIB")
+    up.add_argument("--append", default="", help='to the kernel command line, like "hugepagesz=2M hugepages=64"')
+    up.add_argument("--feature-gates", default="", help="of every component, like A=true,B=false")
+
+    add("down", _down, "stop everything that this lab started")
+    add("status", _status, "tell whether a cluster runs")
+
+    run = add("run", _run, "run a command in the lab's network, with KUBECONFIG and the lab's programs")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
+
+    sh = add("sh", _sh, "run a line in a node's root shell; `killall kubelet` there restarts the kubelet")
+    sh.add_argument("node")
+    sh.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
+
+    restart = add("restart-node", _restart_node, "power a node off and on again, its disk is kept")
+    restart.add_argument("node")
+    return top
+
+
+def _setup(_: Lab, __: argparse.Namespace) -> int:
+    check_machine()
+    install_packages()
+    return 0
+
+
+def _build(lab: Lab, _: argparse.Namespace) -> int:
+    lab.build()
+    return 0
+
+
+def _image(lab: Lab, options: argparse.Namespace) -> int:
+    arguments: list[str] = options.build_arg
+    values = {name: value for name, _, value in (argument.partition("=") for argument in arguments)}
+    say(lab.image(options.dockerfile, options.tag, options.archive.resolve(), options.context, values))
+    return 0
+
+
+def _up(lab: Lab, options: argparse.Namespace) -> int:
+    machine = Machine(
+        sockets=options.sockets,
+        cores=options.cores,
+        threads=options.threads,
+        numa_nodes=options.numa_nodes,
+        memory_mib=options.memory,
+        append=options.append,
+        feature_gates=options.feature_gates,
+    )
+    lab.up(options.nodes, machine, [archive.resolve() for archive in options.image])
+    say("the cluster is up: python -m lab run kubectl get nodes")
+    return 0
+
+
+def _down(lab: Lab, _: argparse.Namespace) -> int:
+    lab.down()
+    return 0
+
+
+def _status(lab: Lab, _: argparse.Namespace) -> int:
+    up = lab.is_up()
+    say(f"up, nodes: {' '.join(lab.nodes())}" if up else "down")
+    return 0 if up else 1
+
+
+def _run(lab: Lab, options: argparse.Namespace) -> int:
+    return lab.run(options.words)
+
+
+def _sh(lab: Lab, options: argparse.Namespace) -> int:
+    sys.stdout.write(lab.sh(options.node, " ".join(options.words), timeout=300))
+    return 0
+
+
+def _restart_node(lab: Lab, options: argparse.Namespace) -> int:
+    lab.restart_node(options.node)
+    return 0

@@ -1,0 +1,145 @@
+"""What a person or a test does with the lab: build it, start it, use it, stop it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from lab import processes
+from lab.controlplane import kubectl, start_control_plane
+from lab.disk import disk_recipe, make_disk
+from lab.errors import LabError, NotBuiltError
+from lab.host import exclusive, phase, say, wait_until, write_whole
+from lab.images import base_image, build_image, busybox_archive
+from lab.kernel import fetch_kernel, make_initrd
+from lab.network import inside, make_network, remove_network
+from lab.nodes import Machine, node_shell, start_node
+from lab.paths import Paths
+from lab.pki import MAX_NODES, make_pki
+from lab.processes import running
+from lab.programs import build_programs
+from lab.setup import check_machine, install_packages
+
+CONTROL_PLANE: Final = ("etcd", "apiserver", "controllers", "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """One lab. Commands that change it exclude one another."""
+
+    paths: Paths
+
+    def build(self) -> None:
+        """Makes everything that is missing or outdated; does little when nothing is."""
+        check_machine()
+        with exclusive(self._lock):
+            self.paths.bin.mkdir(parents=True, exist_ok=True)
+            with phase("packages"):
+                install_packages()
+            with phase("programs"):
+                build_programs(self.paths)
+            with phase("kernel, certificates, base image"):
+                fetch_kernel(self.paths)
+                make_pki(self.paths)
+                self.paths.machine.mkdir(exist_ok=True)
+                make_initrd(self.paths)
+                base_image(self.paths)
+
+    def image(self, dockerfile: Path, tag: str, archive: Path, context: Path, arguments: dict[str, str]) -> str:
+        """Builds a Dockerfile into an archive; returns the image's id."""
+        with exclusive(self._lock):
+            return build_image(self.paths, dockerfile, tag, archive, context, arguments)
+
+    def up(self, nodes: int, machine: Machine, images: Sequence[Path] = ()) -> None:
+        """Starts a cluster with an empty etcd and fresh nodes that have these images; returns when they are Ready."""
+        if not 1 <= nodes <= MAX_NODES:
+            raise LabError(f"the lab runs 1 to {MAX_NODES} nodes, not {nodes}")
+        contents = [busybox_archive(self.paths), *images]
+        with exclusive(self._lock):
+            if processes.names(self.paths):
+                raise LabError("a cluster of this lab was not stopped: run `python -m lab down` first")
+            with phase("the nodes' disk"):
+                make_disk(self.paths, contents)
+            self._disk_file.unlink(missing_ok=True)
+            try:
+                make_network(self.paths, nodes)
+                start_control_plane(self.paths, machine.feature_gates)
+                write_whole(self._machine_file, json.dumps(asdict(machine)))
+                for number in range(1, nodes + 1):
+                    start_node(self.paths, f"vm{number}", machine, fresh_disk=True)
+                look = f"{self.paths.logs} and `python -m lab sh vm1 tail /var/log/kubelet.log`"
+                wait_until(f"{nodes} node(s)", lambda: self._ready_nodes() == nodes, 120 + 60 * nodes, look=look)
+            except BaseException:
+                if not os.environ.get("LAB_KEEP"):
+                    self._stop()
+                raise
+            write_whole(self._disk_file, disk_recipe(self.paths, contents))
+
+    def down(self) -> None:
+        """Stops everything that this lab started."""
+        with exclusive(self._lock):
+            self._stop()
+
+    def is_up(self) -> bool:
+        """True when the control plane runs."""
+        return all(running(self.paths, name) for name in CONTROL_PLANE)
+
+    def is_up_with(self, images: Sequence[Path]) -> bool:
+        """True when a cluster runs whose nodes were started from what a new cluster with these images would have."""
+        current = disk_recipe(self.paths, [busybox_archive(self.paths), *images])
+        return self.is_up() and self._disk_file.exists() and self._disk_file.read_text() == current
+
+    def nodes(self) -> list[str]:
+        """The nodes that were started."""
+        return [name for name in processes.names(self.paths) if name.startswith("vm")]
+
+    def kubectl(self, *arguments: str, text: str | None = None, timeout: float = 60) -> str:
+        """Runs kubectl as the administrator."""
+        return kubectl(self.paths, *arguments, text=text, timeout=timeout)
+
+    def sh(self, node: str, line: str, timeout: float = 60) -> str:
+        """Runs a line in a node's root shell."""
+        return node_shell(self.paths, node, line, timeout)
+
+    def restart_node(self, node: str) -> None:
+        """Pulls a node's plug and powers it on again with its disk."""
+        with exclusive(self._lock):
+            if node not in self.nodes():
+                raise LabError(f"there is no node {node}: {', '.join(self.nodes()) or 'none'} was started")
+            processes.stop(self.paths, [node])
+            machine = Machine(**json.loads(self._machine_file.read_text()))
+            start_node(self.paths, node, machine, fresh_disk=False)
+
+    def run(self, command: Sequence[str]) -> int:
+        """Runs a command in the lab's network with KUBECONFIG set and the lab's programs on PATH."""
+        if not self.paths.kubeconfig.exists():
+            raise NotBuiltError("the lab is not built: run `python -m lab build`")
+        path = f"{self.paths.bin}:{os.environ['PATH']}"
+        env = {**os.environ, "KUBECONFIG": str(self.paths.kubeconfig), "PATH": path}
+        return subprocess.run(inside(self.paths, *command), env=env, check=False).returncode
+
+    def _ready_nodes(self) -> int:
+        condition = "{.items[*].status.conditions[?(@.type=='Ready')].status}"
+        return self.kubectl("get", "nodes", "-o", f"jsonpath={condition}").split().count("True")
+
+    def _stop(self) -> None:
+        names = processes.names(self.paths)
+        if names:
+            say(f"stopping {' '.join(names)}")
+        processes.stop(self.paths, names)
+        remove_network(self.paths)
+
+    @property
+    def _lock(self) -> Path:
+        return self.paths.root / "lock"
+
+    @property
+    def _disk_file(self) -> Path:
+        return self.paths.root / "disk-of-cluster"
+
+    @property
+    def _machine_file(self) -> Path:
+        return self.paths.root / "machine.json"

@@ -1,0 +1,79 @@
+"""Where the lab keeps its files, and the name of its network."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The layout below the lab's directory. Labs in different directories do not meet."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> "Paths":
+        """The lab of this user."""
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return cls(Path(cache) / "dra-cpu-operator" / "lab")
+
+    @property
+    def bin(self) -> Path:
+        """The compiled programs."""
+        return self.root / "bin"
+
+    @property
+    def kernel(self) -> Path:
+        """The unpacked kernel package: boot/ and lib/modules/."""
+        return self.root / "kernel" / "x"
+
+    @property
+    def modules(self) -> Path:
+        """One Go module per program that cannot be installed by its name alone."""
+        return self.root / "mod"
+
+    @property
+    def control_plane(self) -> Path:
+        """Certificates, kubeconfigs and etcd's data."""
+        return self.root / "cp"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates, keys and tokens."""
+        return self.control_plane / "pki"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig; its server is reachable inside the lab's network only."""
+        return self.control_plane / "admin.kubeconfig"
+
+    @property
+    def machine(self) -> Path:
+        """The nodes' disk images and initrd."""
+        return self.root / "vm"
+
+    @property
+    def storage(self) -> Path:
+        """buildah's images and containers."""
+        return self.root / "storage"
+
+    @property
+    def images(self) -> Path:
+        """Container images as archives."""
+        return self.root / "images"
+
+    @property
+    def logs(self) -> Path:
+        """What the control plane and the nodes' consoles print."""
+        return self.root / "log"
+
+    @property
+    def pids(self) -> Path:
+        """One file per process that the lab started."""
+        return self.root / "pids"
+
+    @property
+    def namespace(self) -> str:
+        """The network namespace; named by the directory so that two labs on one machine keep apart."""
+        return f"dralab-{hashlib.sha256(str(self.root).encode()).hexdigest()[:6]}"

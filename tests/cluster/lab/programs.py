@@ -1,0 +1,167 @@
+"""The programs of a cluster, compiled from their released sources.
+
+Whether one must be built again is asked of the program itself: Go writes into each binary which module, version and
+settings made it. So there are no stamps that could tell another story, and a half-written file counts as missing.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lab import versions
+from lab.errors import CommandFailedError
+from lab.host import run, say, write_whole
+from lab.paths import Paths
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program: where its source is and how it is compiled."""
+
+    name: str
+    module: str
+    version: str
+    package: str  # its folder below the module, "" for the module's root
+    cgo: bool = False
+    tags: tuple[str, ...] = ()
+    replaced: bool = False  # the module's go.mod has replace directives, which `go install` refuses
+
+    @property
+    def source(self) -> str:
+        """The import path of the main package."""
+        return f"{self.module}/{self.package}" if self.package else self.module
+
+
+def _kubernetes(name: str) -> Program:
+    return Program(name, "k8s.io/kubernetes", versions.KUBERNETES, f"cmd/{name}", replaced=True)
+
+
+def _containerd(name: str) -> Program:
+    return Program(name, "github.com/containerd/containerd/v2", versions.CONTAINERD, f"cmd/{name}")
+
+
+def _cni(name: str, kind: str) -> Program:
+    return Program(name, "github.com/containernetworking/plugins", versions.CNI_PLUGINS, f"plugins/{kind}/{name}")
+
+
+PROGRAMS: Final = (
+    _kubernetes("kube-apiserver"),
+    _kubernetes("kube-scheduler"),
+    _kubernetes("kube-controller-manager"),
+    _kubernetes("kubelet"),
+    _kubernetes("kubectl"),
+    Program("etcd", "go.etcd.io/etcd/server/v3", versions.ETCD, "", replaced=True),
+    _containerd("containerd"),
+    _containerd("containerd-shim-runc-v2"),
+    _containerd("ctr"),
+    # static, because the nodes have no C library
+    Program(
+        "runc", "github.com/opencontainers/runc", versions.RUNC, "", cgo=True, tags=("seccomp", "netgo", "osusergo")
+    ),
+    _cni("bridge", "main"),
+    _cni("loopback", "main"),
+    _cni("host-local", "ipam"),
+    Program("helm", "helm.sh/helm/v3", versions.HELM, "cmd/helm"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInfo:
+    """What a Go binary says of itself."""
+
+    source: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict)  # module -> version
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_build_info(text: str) -> BuildInfo:
+    """Reads the output of `go version -m FILE`."""
+    source, modules, settings = "", {}, {}
+    for line in text.splitlines():
+        match line.strip().split("\t"):
+            case ["path", path]:
+                source = path
+            case ["mod" | "dep", module, version, *_]:
+                modules[module] = version
+            case ["build", setting]:
+                name, _, value = setting.partition("=")
+                settings[name] = value
+    return BuildInfo(source, modules, settings)
+
+
+def is_current(program: Program, info: BuildInfo) -> bool:
+    """True when the binary is what a build of the program would make now."""
+    return (
+        info.source == program.source
+        and info.modules.get(program.module) == program.version
+        and info.settings.get("CGO_ENABLED") == ("1" if program.cgo else "0")
+        and info.settings.get("-tags", "") == ",".join(program.tags)
+    )
+
+
+def outdated(paths: Paths, programs: Sequence[Program] = PROGRAMS) -> list[Program]:
+    """The programs that are missing or of another version."""
+    return [program for program in programs if not is_current(program, _build_info(paths.bin / program.name))]
+
+
+def build_programs(paths: Paths) -> None:
+    """Compiles what is outdated."""
+    for program in outdated(paths):
+        say(f"building {program.name} {program.version}")
+        if program.replaced:
+            _build_in_module(paths, program)
+        else:
+            _install(paths, program)
+
+
+def _build_info(binary: Path) -> BuildInfo:
+    if not binary.exists():
+        return BuildInfo()
+    try:
+        return parse_build_info(run("go", "version", "-m", binary))
+    except CommandFailedError:  # not a whole Go binary: an interrupted build left it
+        return BuildInfo()
+
+
+def _install(paths: Paths, program: Program) -> None:
+    linker = "-s -w -extldflags -static" if program.cgo else "-s -w"
+    env = {"CGO_ENABLED": str(int(program.cgo)), "GOBIN": str(paths.bin), "GOFLAGS": "-trimpath"}
+    target = f"{program.source}@{program.version}"
+    run("go", "install", "-tags", ",".join(program.tags), "-ldflags", linker, target, cwd=Path("/"), env=env)
+
+
+def _build_in_module(paths: Paths, program: Program) -> None:
+    """Builds in a module of ours that requires the program's, where its replace directives can be repeated."""
+    folder = paths.modules / program.module.replace("/", "_")
+    version, linker = program.version, "-s -w"
+    replaces: Mapping[str, str] = {}
+    if program.module == "k8s.io/kubernetes":
+        replaces = _kubernetes_staging(version)
+        linker = f"{linker} {_kubernetes_version_flags(version)}"
+    lines = [f"\t{module} => {module} {replacement}" for module, replacement in sorted(replaces.items())]
+    module_file = f"module lab\n\ngo 1.26.0\n\nrequire {program.module} {version}\n\nreplace (\n"
+    write_whole(folder / "go.mod", module_file + "\n".join(lines) + "\n)\n")
+    write_whole(folder / "tools.go", f'//go:build tools\n\npackage lab\n\nimport _ "{program.source}"\n')
+    env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath"}
+    run("go", "build", "-ldflags", linker, "-o", paths.bin / program.name, program.source, cwd=folder, env=env)
+
+
+def _kubernetes_staging(version: str) -> dict[str, str]:
+    """Kubernetes keeps its libraries in its own tree as v0.0.0; each is released as v0.<minor>.<patch>."""
+    found = json.loads(run("go", "mod", "download", "-json", f"k8s.io/kubernetes@{version}", cwd=Path("/")))
+    requires = (line.split() for line in Path(found["GoMod"]).read_text().splitlines())
+    released = "v0." + version.split(".", 1)[1]
+    return {words[0]: released for words in requires if len(words) >= 2 and words[1] == "v0.0.0"}
+
+
+def _kubernetes_version_flags(version: str) -> str:
+    """What the components report as their version; `go build` alone would leave it at v0.0.0."""
+    values = {
+        "k8s.io/component-base/version.gitVersion": version,
+        "k8s.io/component-base/version.gitMajor": "1",
+        "k8s.io/component-base/version.gitMinor": version.split(".")[1],
+        "k8s.io/client-go/pkg/version.gitVersion": version,
+    }
+    return " ".join(f"-X {name}={value}" for name, value in values.items())

@@ -1,0 +1,52 @@
+"""Whether a program must be compiled again is read from the binary itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lab.paths import Paths
+from lab.programs import PROGRAMS, Program, is_current, outdated, parse_build_info
+
+RUNC = next(program for program in PROGRAMS if program.name == "runc")
+RUNC_INFO = f"""/lab/bin/runc: go1.26.8
+\tpath\tgithub.com/opencontainers/runc
+\tmod\tgithub.com/opencontainers/runc\t{RUNC.version}\th1:eUUowc2WJCnFYzI87C1WqRcu356Dk=
+\tdep\tgithub.com/cilium/ebpf\tv0.17.3\th1:FnP4r16PWYSE4ux6zN+//jMcW4nMVRvuTLVTvCjyyjg=
+\tbuild\t-buildmode=exe
+\tbuild\t-tags=seccomp,netgo,osusergo
+\tbuild\tCGO_ENABLED=1
+"""
+
+
+def test_a_binary_of_the_wanted_version_and_settings_is_current() -> None:
+    assert is_current(RUNC, parse_build_info(RUNC_INFO))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        replace(RUNC, version="v99.0.0"),
+        replace(RUNC, tags=("seccomp",)),
+        replace(RUNC, cgo=False),
+        replace(RUNC, module="github.com/opencontainers/other"),
+        replace(RUNC, package="cmd/other"),
+    ],
+    ids=["version", "tags", "cgo", "module", "package"],
+)
+def test_a_binary_that_differs_in_anything_is_outdated(wanted: Program) -> None:
+    assert not is_current(wanted, parse_build_info(RUNC_INFO))
+
+
+def test_a_program_that_is_built_inside_our_own_module_is_known_by_its_dependency() -> None:
+    etcd = next(program for program in PROGRAMS if program.name == "etcd")
+    lines = (
+        f"path\t{etcd.source}",
+        "mod\tlab\t(devel)",
+        f"dep\t{etcd.module}\t{etcd.version}\th1:x=",
+        "build\tCGO_ENABLED=0",
+    )
+    assert is_current(etcd, parse_build_info("\n".join(f"\t{line}" for line in lines)))
+
+
+def test_missing_programs_are_outdated(tmp_path: Path) -> None:
+    assert outdated(Paths(tmp_path), [RUNC]) == [RUNC]
