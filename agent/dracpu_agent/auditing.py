@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import structlog
 
-from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.claims.audit import Audit, Finding, look
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.model import ClaimRef
@@ -26,13 +25,13 @@ class Auditor:
         self,
         node: NodeState,
         read_if_there: Callable[[ClaimRef, float], Awaitable[dict[str, Any] | None]],
-        cdi: CdiDirectory,
+        release_if_gone: Callable[[ClaimRef], Awaitable[Finding]],
         released: Callable[[HeldClaim, str], None],
         round_seconds: float = ROUND_SECONDS,
     ) -> None:
         self._node = node
         self._read = read_if_there
-        self._cdi = cdi
+        self._release_if_gone = release_if_gone
         self._released = released
         self._round_seconds = round_seconds
         self._audit = Audit()
@@ -50,11 +49,16 @@ class Auditor:
         """One look at every claim; needs the API server and the runtime's containers."""
         if not self._node.synchronized:
             return
-        findings: dict[str, Finding] = {}
-        for uid, claim in list(self._node.claims.items()):
-            findings[uid] = look(uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
+        claims = dict(self._node.claims)
+        findings = {
+            uid: look(uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
+            for uid, claim in claims.items()
+        }
         for uid in self._audit.judge(findings, self._node.board.used_claims()):
-            await asyncio.to_thread(self._cdi.delete, uid)
-            found = self._node.claims.get(uid)
-            if found is not None and self._node.release(uid):  # where the runtime has gone away, it lingers
-                self._released(found, findings[uid].value)
+            try:
+                finding = await self._release_if_gone(claims[uid].ref)
+            except ClaimError as error:  # the others are not to wait for this one
+                log.warning("claim not released", claim=str(claims[uid].ref), error=str(error))
+                continue
+            if finding is not Finding.IN_ORDER:
+                self._released(claims[uid], finding.value)

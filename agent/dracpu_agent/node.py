@@ -19,7 +19,7 @@ from dracpu_agent.devices.publish import is_shared, publish, represents, resolve
 from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
 from dracpu_agent.placement.board import Board, Division
 from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
-from dracpu_agent.placement.proof import Evidences, UnprovenError, Use, uses_of
+from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
 from dracpu_agent.topology.model import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, CpuNodeSpec
@@ -39,6 +39,7 @@ class UnprovenContainer:
 
     container: Container
     reason: str
+    claim_to_read: str | None  # the claim's UID, where its pod may have joined the claim unseen
 
 
 class NodeState:
@@ -135,10 +136,10 @@ class NodeState:
         self._changed()
         return Reservation(claim, fresh=True)
 
-    def hold(self, uid: str) -> Reservation:
-        """Answers for a claim that the ledger knows without reading it again: the API server is away."""
-        held = self._ledger.claims[uid]
-        return self._revive(held, held.consumers)
+    def hold(self, uid: str) -> Reservation | None:
+        """Answers for a claim that the ledger knows without reading it again; None when it knows none."""
+        held = self._ledger.claims.get(uid)
+        return None if held is None else self._revive(held, held.consumers)
 
     def undo(self, reservation: Reservation) -> None:
         """Takes back what `reserve` took; CPUs that a container runs on meanwhile stay held."""
@@ -155,6 +156,7 @@ class NodeState:
         """Ends a claim; False when its containers still run, so that its CPUs linger."""
         if uid not in self._ledger.claims:
             return True
+        self._board.forget_unstored(uid)
         in_use = self._board.uses(uid) or not self.synchronized
         if in_use:
             self._ledger.set_lingering(uid, lingering=True)
@@ -197,7 +199,8 @@ class NodeState:
             try:
                 return self._uses_of(container)
             except UnprovenError as error:
-                unproven.append(UnprovenContainer(container, str(error)))
+                claim = error.claim_uid if isinstance(error, UnknownConsumerError) else None
+                unproven.append(UnprovenContainer(container, str(error), claim))
                 return frozenset()
 
         updates = self._board.replace_all(containers, uses_or_shared, self._division)
@@ -219,24 +222,33 @@ class NodeState:
         self._notify()
         return placement
 
+    def prove_again(self, container: Container) -> None:
+        """A running container's claim was read once more; raises when its claims are still not proven."""
+        self._board.prove(container.id, self._uses_of(container))
+        self._notify()
+
     def created(self, container_id: str) -> None:
         """The runtime has stored the container."""
         self._board.created(container_id)
         self._notify()
 
-    def check_start(self, container_id: str) -> None:
-        """Refuses a start on CPUs that are not the container's any more."""
-        self._board.check_start(container_id, self._division)
+    def check_start(self, container: Container) -> None:
+        """Refuses a start that was not placed, or on CPUs that are not the container's any more."""
+        self._board.check_start(container, self._division)
 
     def cpus_for_update(self, container_id: str) -> CpuSet:
         """What to repeat when the kubelet updates a container; empty: nothing."""
         return self._board.cpus_for_update(container_id, self._division)
 
-    def stopped(self, container_id: str) -> tuple[ContainerUpdate, ...]:
+    def ended(self, container_id: str) -> None:
         """A container is gone; CPUs of a lingering claim that nobody uses any more become shared again."""
         claims = self._board.stopped(container_id)
         self._release_lingering(claims)
         self._notify()
+
+    def stopped(self, container_id: str) -> tuple[ContainerUpdate, ...]:
+        """The same, in a hook whose reply can tell others what they gain."""
+        self.ended(container_id)
         if self.runtime.unsolicited_updates:
             return ()
         return tuple(self._board.take_updates(self._division, growing=True))
@@ -260,15 +272,8 @@ class NodeState:
         """Everything that must survive a restart."""
         return Checkpoint(self.node_name, self.spec, tuple(self._ledger.claims.values()))
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Goes on from a checkpoint; claims come first, for settings are judged against what is held."""
-        self._ledger = Ledger(checkpoint.claims)
-        self._changed()
-        if checkpoint.spec is not None:
-            self.configure(checkpoint.spec)
-
     def adopt(self, claim: HeldClaim) -> None:
-        """Books a claim known from elsewhere than the checkpoint, where that was lost."""
+        """Books a claim of an earlier agent; raises LedgerError when its CPUs are another's."""
         self._ledger.take(claim)
         self._changed()
 

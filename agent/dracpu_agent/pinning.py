@@ -6,6 +6,7 @@ for, because the runtime may apply it after the reply of a later hook.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
@@ -13,7 +14,7 @@ import structlog
 
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.errors import ClaimError, DriverError, NotReadyError, PlacementError
-from dracpu_agent.node import NodeState
+from dracpu_agent.node import NodeState, UnprovenContainer
 from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.proof import UnknownConsumerError
 
@@ -45,6 +46,7 @@ class Pinning:
         self._count_push = count_push
         self._wake = asyncio.Event()
         self._pushable = False
+        self._to_prove: list[UnprovenContainer] = []
         self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
         self._refused: dict[tuple[str, str], None] = {}  # (claim, pod) read before and found wanting, oldest first
 
@@ -59,6 +61,7 @@ class Pinning:
         updates, unproven = self._node.synchronize(containers)
         for found in unproven:
             log.error("container without its claim", container=str(found.container), reason=found.reason)
+        self._to_prove = [found for found in unproven if found.claim_to_read is not None]
         return updates
 
     def synchronized(self) -> None:
@@ -82,8 +85,8 @@ class Pinning:
         self.wake()
 
     def start(self, container: Container) -> None:
-        """Raises PlacementError when the container's CPUs are another's by now."""
-        self._node.check_start(container.id)
+        """Raises PlacementError when nobody placed the container, or its CPUs are another's by now."""
+        self._node.check_start(container)
 
     def update(self, container: Container) -> ContainerUpdate | None:
         """The kubelet changes a container's resources: its CPUs stay what they are."""
@@ -98,7 +101,7 @@ class Pinning:
 
     def removed(self, container_id: str) -> None:
         """A container is gone; the runtime may not have told of its end."""
-        self._node.stopped(container_id)
+        self._node.ended(container_id)  # no updates: this hook's reply cannot carry them
         self.wake()
 
     def disconnected(self, reason: str) -> None:
@@ -127,17 +130,29 @@ class Pinning:
 
     async def run(self, pusher: Pusher) -> None:
         """Pushes until cancelled."""
-        failed: set[str] = set()
+        loop = asyncio.get_running_loop()
+        failed: dict[str, float] = {}  # container -> when it is tried again
         while True:
             self._wake.clear()
+            await self._prove_again()
+            failed = {container: due for container, due in failed.items() if due > loop.time()}
             while self._pushable and (update := self._node.next_push(frozenset(failed))):
                 if not await self._push(pusher, update):
-                    failed.add(update.container_id)
-            try:
-                async with asyncio.timeout(RETRY_SECONDS if failed else None):
+                    failed[update.container_id] = loop.time() + RETRY_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(failed.values(), default=None)):
                     await self._wake.wait()
-            except TimeoutError:
-                failed.clear()
+
+    async def _prove_again(self) -> None:
+        """Pods that joined a claim while nobody watched: only the claim itself can tell."""
+        while self._pushable and self._to_prove:
+            found = self._to_prove.pop()
+            assert found.claim_to_read is not None
+            try:
+                await self._learn_consumers(found.claim_to_read)
+                self._node.prove_again(found.container)
+            except (ClaimError, PlacementError) as error:
+                log.warning("container still without its claim", container=str(found.container), error=str(error))
 
     async def _push(self, pusher: Pusher, update: ContainerUpdate) -> bool:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

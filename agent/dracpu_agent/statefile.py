@@ -21,10 +21,12 @@ from dracpu_agent.errors import DriverError, NotReadyError
 
 CURRENT: Final = "checkpoint.json"
 PREVIOUS: Final = "checkpoint.previous.json"
+DAMAGED: Final = "checkpoint.damaged.json"
 LOCK: Final = "agent.lock"
 
 SAVE_SECONDS: Final = 20.0  # the kubelet waits 45 s for a claim; a disk that hangs must not use them up
 RETRY_SECONDS: Final = 5.0
+LAST_SECONDS: Final = 5.0  # of a pod's 30 s to end
 
 log = structlog.get_logger("statefile")
 
@@ -52,7 +54,8 @@ def load(directory: Path) -> Loaded:
         try:
             return Loaded(checkpoint.decode((directory / name).read_bytes()), damage)
         except FileNotFoundError:
-            continue
+            if name == CURRENT and (directory / PREVIOUS).exists():
+                damage = f"{CURRENT} is missing"
         except (OSError, CheckpointError) as error:
             damage = damage or f"{name}: {error}"
     return Loaded(None, damage)
@@ -71,6 +74,7 @@ class StateFile:
         self._wake = asyncio.Event()
         self._lock: int | None = None
         self._written = b""
+        self._hanging = False
         self.problem = ""
 
     def lock(self) -> None:
@@ -93,8 +97,11 @@ class StateFile:
             self._lock = None
 
     def load(self) -> Loaded:
-        """What the agent before this one left."""
-        return load(self._directory)
+        """What the agent before this one left; a damaged copy is set aside, lest it replace the good one."""
+        loaded = load(self._directory)
+        if loaded.damage and (self._directory / CURRENT).exists():
+            (self._directory / CURRENT).replace(self._directory / DAMAGED)
+        return loaded
 
     async def save(self) -> None:
         """Returns when what the node is now is on disk; raises StateWriteError."""
@@ -105,7 +112,9 @@ class StateFile:
             async with asyncio.timeout(SAVE_SECONDS):
                 await written
         except TimeoutError as error:
-            raise StateWriteError(f"the checkpoint was not written within {SAVE_SECONDS:g} s") from error
+            self.problem = f"no write has ended for {SAVE_SECONDS:g} s"  # until one does
+            self._on_write(SAVE_SECONDS, self.problem)
+            raise StateWriteError(f"cannot write the checkpoint: {self.problem}") from error
 
     def save_soon(self) -> None:
         """The node may have changed; nobody waits for the write, it is repeated until it succeeds."""
@@ -120,7 +129,7 @@ class StateFile:
         finally:
             if self._wake.is_set() or self._waiting:
                 self._wake.clear()
-                self._answer(self._write_now())
+                self._write_last()
 
     async def _wait_until_wanted(self) -> None:
         if self.problem:  # a full disk may have room again
@@ -138,9 +147,12 @@ class StateFile:
         data = checkpoint.encode(self._snapshot())
         if data != self._written:
             started = time.monotonic()
+            write = asyncio.create_task(asyncio.to_thread(_write, self._directory, data), name="checkpoint write")
             try:
-                self.problem = await asyncio.to_thread(_write, self._directory, data)
+                self.problem = await asyncio.shield(write)
             except asyncio.CancelledError:
+                # the thread goes on writing: the last write must not begin before it has ended
+                self._hanging = not (await asyncio.wait({write}, timeout=LAST_SECONDS))[0]
                 self._waiting = waiting + self._waiting
                 self._wake.set()
                 raise
@@ -148,10 +160,13 @@ class StateFile:
             self._on_write(time.monotonic() - started, self.problem)
         self._answer(waiting)
 
-    def _write_now(self) -> list[asyncio.Future[None]]:
+    def _write_last(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self.problem = _write(self._directory, checkpoint.encode(self._snapshot()))
-        return waiting
+        if self._hanging:
+            self.problem = "the disk does not answer"
+        else:
+            self.problem = _write(self._directory, checkpoint.encode(self._snapshot()))
+        self._answer(waiting)
 
     def _answer(self, waiting: list[asyncio.Future[None]]) -> None:
         for written in waiting:

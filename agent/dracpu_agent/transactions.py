@@ -1,19 +1,22 @@
 """Prepare and Unprepare as transactions: what the kubelet asks for happens as a whole or not at all.
 
 Prepare: validate, reserve, checkpoint on disk, CDI file, reply. Unprepare: CDI file, release, checkpoint. A failure at
-any step takes back what that call did; a crash at any step leaves what a repeated call completes. The caller runs one
-transaction at a time for each claim, and never abandons one half-way.
+any step takes back what that call did; a crash at any step leaves what a repeated call completes. The caller
+never abandons one half-way.
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import structlog
 
 from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.cdi.spec import qualified
+from dracpu_agent.claims.audit import Finding, look
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.model import ClaimRef, PreparedDevice
 from dracpu_agent.claims.request import consumer_uids, read_request
@@ -33,6 +36,9 @@ class ClaimReader(Protocol):
     async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
         """The claim object; raises ClaimMissingError, or NotReadyError when nobody answers in time."""
 
+    async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
+        """The claim object; None when there is none of that name. Raises NotReadyError."""
+
 
 class Observer(Protocol):
     """Who is told how transactions ended."""
@@ -45,6 +51,12 @@ class Observer(Protocol):
 
     def unprepared(self, ref: ClaimRef, error: str) -> None:
         """A claim has ended, or could not be ended when there is an error."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
 
 
 class ClaimTransactions:
@@ -65,12 +77,14 @@ class ClaimTransactions:
         self._cdi = cdi
         self._settle = settle  # waits for what the runtime is doing to the claim's CPUs at the moment
         self._observer = observer
+        self._busy: dict[str, _Turn] = {}  # claim UID -> whose turn it is
 
     async def prepare(self, ref: ClaimRef) -> Sequence[PreparedDevice]:
         """The claim's devices; the same CPUs for the same allocation until it is unprepared."""
         started = time.monotonic()
         try:
-            claim = await self._prepare(ref)
+            async with self._turn(ref.uid):
+                claim = await self._prepare(ref)
         except ClaimError as error:
             self._observer.prepare_failed(ref, str(error))
             raise
@@ -80,17 +94,22 @@ class ClaimTransactions:
     async def unprepare(self, ref: ClaimRef) -> None:
         """Gives the claim's CPUs back; an unknown claim has none to give."""
         try:
-            await asyncio.to_thread(self._cdi.delete, ref.uid)
-            if ref.uid in self._node.claims:
-                idle = self._node.release(ref.uid)
-                await self._state_file.save()
-                log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
-            elif self._state_file.problem:  # the release before this one may not be on disk yet
-                await self._state_file.save()
+            async with self._turn(ref.uid):
+                await self._unprepare(ref)
         except ClaimError as error:
             self._observer.unprepared(ref, str(error))
             raise
         self._observer.unprepared(ref, "")
+
+    async def release_if_gone(self, ref: ClaimRef) -> Finding:
+        """Ends a claim for the audit, unless one more look finds it in order."""
+        async with self._turn(ref.uid):
+            finding = look(ref.uid, await self._claims.read_if_there(ref, READ_SECONDS), self._node.node_name)
+            idle = self._node.synchronized and not self._node.board.uses(ref.uid)
+            if finding is Finding.IN_ORDER or not idle:
+                return Finding.IN_ORDER
+            await self._unprepare(ref)
+            return finding
 
     async def learn_consumers(self, uid: str) -> None:
         """Reads a prepared claim once more: the kubelet does not repeat Prepare for a second pod."""
@@ -103,21 +122,11 @@ class ClaimTransactions:
             self._state_file.save_soon()
 
     async def _prepare(self, ref: ClaimRef) -> HeldClaim:
-        if self._state_file.problem:
-            raise NotReadyError(
-                f"node {self._node.node_name} cannot write its checkpoint ({self._state_file.problem}): "
-                "no claim is prepared until it can"
-            )
-        if not self._node.synchronized:
-            raise NotReadyError(
-                f"node {self._node.node_name} is not connected to its container runtime (NRI): "
-                "no claim is prepared until it is"
-            )
+        self._check_node()
         reservation = await self._reserve(ref)
         try:
             await self._settle(reservation.claim)
-            if reservation.fresh:
-                await self._state_file.save()
+            await self._state_file.save()  # what was on disk already is not written again
             await asyncio.to_thread(self._cdi.write, reservation.claim)
         except BaseException:
             await self._undo(reservation)
@@ -131,11 +140,46 @@ class ClaimTransactions:
         try:
             read = await self._claims.read(ref, READ_KNOWN_SECONDS if known else READ_SECONDS)
         except NotReadyError as error:
-            if not known:
+            self._check_node()
+            reservation = self._node.hold(ref.uid)
+            if reservation is None:
                 raise
             log.warning("API server away, claim answered from the ledger", claim=str(ref), error=str(error))
-            return self._node.hold(ref.uid)
+            return reservation
+        self._check_node()  # the runtime may have gone away during the read
         return self._node.reserve(read_request(ref, read, self._node.node_name))
+
+    def _check_node(self) -> None:
+        if self._state_file.problem:
+            raise NotReadyError(
+                f"node {self._node.node_name} cannot write its checkpoint ({self._state_file.problem}): "
+                "no claim is prepared until it can"
+            )
+        if not self._node.synchronized:
+            raise NotReadyError(
+                f"node {self._node.node_name} is not connected to its container runtime (NRI): "
+                "no claim is prepared until it is"
+            )
+
+    async def _unprepare(self, ref: ClaimRef) -> None:
+        await asyncio.to_thread(self._cdi.delete, ref.uid)
+        if ref.uid in self._node.claims:
+            idle = self._node.release(ref.uid)
+            log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
+        await self._state_file.save()  # a repeated call waits for the write that the call before it may not have seen
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, uid: str) -> AsyncIterator[None]:
+        """One transaction at a time for each claim, the audit's included."""
+        turn = self._busy.setdefault(uid, _Turn())
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._busy[uid]
 
     async def _undo(self, reservation: Reservation) -> None:
         self._node.undo(reservation)

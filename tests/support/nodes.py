@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dracpu_agent.claims.checkpoint import Checkpoint
 from dracpu_agent.claims.model import ClaimRef
 from dracpu_agent.claims.request import ClaimRequest, read_request
 from dracpu_agent.node import NodeState
@@ -97,6 +98,16 @@ def container(name: str, *cdi_devices: str, env: Sequence[str] = (), pod: str = 
         env=tuple(env),
         cpus=cpus,
     )
+
+
+def revived(checkpoint: Checkpoint, topology: Topology | None = None) -> NodeState:
+    """A node as a restarted agent finds it, before its runtime is there."""
+    state = NodeState(NODE, topology or machine())
+    for claim in checkpoint.claims:
+        state.adopt(claim)
+    if checkpoint.spec is not None:
+        state.configure(checkpoint.spec)
+    return state
 
 
 def node(topology: Topology | None = None, runtime: RuntimeInfo = SAFE_RUNTIME, **settings: Any) -> NodeState:

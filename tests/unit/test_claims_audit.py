@@ -4,8 +4,8 @@ import pytest
 from nodes import NODE, claim_object, container, node, request, share, uid, whole
 
 from dracpu_agent.auditing import Auditor
-from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.claims.audit import Audit, Finding, look
+from dracpu_agent.errors import ClaimError
 
 NUMA1 = "cpudevnuma001"
 
@@ -34,11 +34,10 @@ def test_a_claim_is_let_go_on_the_second_finding_in_a_row_and_never_while_it_is_
     assert audit.judge({"a": Finding.REPLACED}, in_use=[]) == ["a"]
 
 
-async def test_the_auditor_releases_what_is_gone_and_nothing_else(tmp_path):
+async def test_the_auditor_releases_what_the_second_look_confirms_and_nothing_else():
     state = node()
-    cdi = CdiDirectory(tmp_path)
     for number in (1, 2, 3):
-        cdi.write(state.reserve(request(number, share(NUMA1, 1))).claim)
+        state.reserve(request(number, share(NUMA1, 1)))
     state.create(container("c", f"claim-{uid(3)}"))
     there = {uid(1): claim_object(1, [share(NUMA1, 1)])}
     released = []
@@ -47,16 +46,41 @@ async def test_the_auditor_releases_what_is_gone_and_nothing_else(tmp_path):
         await asyncio.sleep(0)
         return there.get(ref.uid)
 
-    auditor = Auditor(state, read, cdi, lambda claim, reason: released.append((claim.ref.uid, reason)))
+    async def release_if_gone(ref):
+        await asyncio.sleep(0)
+        state.release(ref.uid)
+        return Finding.GONE
+
+    auditor = Auditor(state, read, release_if_gone, lambda claim, reason: released.append((claim.ref.uid, reason)))
     await auditor.round()
     assert set(state.claims) == {uid(1), uid(2), uid(3)}
     await auditor.round()
     assert set(state.claims) == {uid(1), uid(3)}
     assert released == [(uid(2), "the claim does not exist any more")]
-    assert cdi.uids() == {uid(1), uid(3)}
 
 
-async def test_without_the_runtime_nothing_is_audited(tmp_path):
+async def test_a_claim_that_cannot_be_released_does_not_keep_others_from_it():
+    state = node()
+    for number in (1, 2):
+        state.reserve(request(number, share(NUMA1, 1)))
+    released = []
+
+    async def read(_ref, _seconds):
+        await asyncio.sleep(0)
+
+    async def release_if_gone(ref):
+        await asyncio.sleep(0)
+        if ref.uid == uid(1):
+            raise ClaimError("cannot delete the CDI file")
+        return Finding.GONE
+
+    auditor = Auditor(state, read, release_if_gone, lambda claim, _reason: released.append(claim.ref.uid))
+    await auditor.round()
+    await auditor.round()
+    assert released == [uid(2)]
+
+
+async def test_without_the_runtime_nothing_is_audited():
     state = node()
     state.reserve(request(1, share(NUMA1, 1)))
     state.disconnected()
@@ -64,7 +88,10 @@ async def test_without_the_runtime_nothing_is_audited(tmp_path):
     async def read(_ref, _seconds):
         raise AssertionError("no claim is worth a question now")
 
-    auditor = Auditor(state, read, CdiDirectory(tmp_path), lambda *_: None)
+    async def release_if_gone(_ref):
+        raise AssertionError("nothing is released now")
+
+    auditor = Auditor(state, read, release_if_gone, lambda *_: None)
     await auditor.round()
     await auditor.round()
     assert set(state.claims) == {uid(1)}

@@ -9,6 +9,7 @@ from nodes import (
     node,
     ref,
     request,
+    revived,
     share,
     spec,
     uid,
@@ -322,11 +323,11 @@ def test_a_container_does_not_start_on_cpus_given_away_while_it_was_created():
     state = node()
     state.create(container("young"))
     state.reserve(request(1, share(NUMA1, 4)))
-    with pytest.raises(PlacementError, match="given to a claim"):
-        state.check_start("young")
+    with pytest.raises(PlacementError, match="creates it again"):
+        state.check_start(container("young"))
     state.created("young")
     state.pushed(pending_push(state), applied=True)
-    state.check_start("young")
+    state.check_start(container("young"))
 
 
 def test_runtimes_without_safe_pushes_learn_of_growth_with_the_next_hook():
@@ -431,6 +432,61 @@ def test_one_bad_container_does_not_stop_the_repair_of_others():
     )
 
 
+def test_a_container_that_nobody_placed_does_not_start():
+    with pytest.raises(PlacementError, match="nobody has chosen its CPUs"):
+        node().check_start(container("stranger"))
+
+
+def test_others_are_told_again_when_the_creation_that_was_to_move_them_has_failed():
+    state = node(runtime=OLD_RUNTIME)
+    running(state, container("shared"))
+    state.reserve(request(1, share(NUMA1, 4), pods=["p"]))
+    entry = f"DRA_CPUSET_{uid(1)}=4-7"
+    move = (ContainerUpdate("shared", cpus("2-3")),)
+    assert state.create(container("first", env=[entry], pod="p")).updates == move
+    assert state.stopped("first") == move  # the runtime applied nothing of the first reply
+    second = state.create(container("second", env=[entry], pod="p"))
+    assert second.updates == ()
+
+
+def test_a_removal_whose_reply_carries_nothing_leaves_what_is_to_be_told_for_the_next_hook():
+    state = node(runtime=OLD_RUNTIME)
+    running(state, container("shared"), container("old"))
+    state.reserve(request(1, share(NUMA1, 4), pods=["p"]))
+    state.ended("old")
+    placement = state.create(container("c", env=[f"DRA_CPUSET_{uid(1)}=4-7"], pod="p"))
+    assert placement.updates == (ContainerUpdate("shared", cpus("2-3")),)
+
+
+def test_lingering_cpus_are_not_offered():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    running(state, container("c", cdi(1)))
+    state.release(uid(1))
+    assert values(state) == {NUMA0: 2}
+    state.stopped("c")
+    assert values(state) == {NUMA0: 2, NUMA1: 4}
+
+
+def test_a_creation_that_failed_unheard_does_not_make_its_claim_linger():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 4)))
+    state.create(container("phantom", cdi(1)))
+    assert state.release(uid(1))
+    assert uid(1) not in state.claims
+
+
+def test_a_container_proven_later_gets_its_claims_cpus():
+    state = node(runtime=OLD_RUNTIME)
+    state.reserve(request(1, share(NUMA1, 4), pods=["first"]))
+    second = container("second", env=[f"DRA_CPUSET_{uid(1)}=4-7"], cpus=cpus("4-7"))
+    _, (unproven,) = state.synchronize([second])
+    assert unproven.claim_to_read == uid(1)
+    state.add_consumers(uid(1), frozenset(["second"]))
+    state.prove_again(second)
+    assert state.cpus_for_update("second") == cpus("4-7")
+
+
 # ---- proof
 
 
@@ -482,12 +538,11 @@ def test_an_old_runtime_proves_a_claim_by_environment_namespace_cpuset_and_pod()
 def test_a_restarted_node_goes_on_where_it_was():
     state = node(reserved="2", group_by=GroupBy.SOCKET)
     state.reserve(request(1, share("cpudevsocket001", 2), pods=["a"]))
-    revived = NodeState(NODE, machine())
-    revived.restore(state.checkpoint())
-    assert revived.claims == state.claims
-    assert revived.devices() == state.devices()
+    again = revived(state.checkpoint())
+    assert again.claims == state.claims
+    assert again.devices() == state.devices()
     with pytest.raises(ClaimError):
-        revived.reserve(request(2, share("cpudevsocket001", 3)))
+        again.reserve(request(2, share("cpudevsocket001", 3)))
 
 
 def test_two_claims_cannot_be_booked_on_one_cpu():

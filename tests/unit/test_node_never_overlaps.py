@@ -6,7 +6,7 @@ A model runtime keeps the cpuset of each container as it was told, and applies a
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from nodes import NODE, SAFE_RUNTIME, container, machine, request, share, spec, uid, whole
+from nodes import NODE, SAFE_RUNTIME, container, machine, request, revived, share, spec, uid, whole
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.errors import ClaimError, PlacementError, SettingsRefusedError
@@ -146,8 +146,7 @@ class Node(RuleBasedStateMachine):
     def agent_is_killed_and_restarted(self):
         saved = checkpoint.decode(checkpoint.encode(self.state.checkpoint()))
         self.under_way = None
-        self.state = NodeState(NODE, self.state.topology)
-        self.state.restore(saved)
+        self.state = revived(saved, self.state.topology)
         self.connect()
 
     @invariant()

@@ -115,6 +115,7 @@ def test_the_gauges_count_what_can_still_be_given():
     state = node()
     state.reserve(request(1, share(NUMA1, 2)))
     state.create(container("c", f"claim-{uid(1)}"))
+    state.created("c")
     state.release(uid(1))
     gauges = gauges_of(state)
     assert (gauges.allocated, gauges.available, gauges.reserved, gauges.claims, gauges.lingering) == (2, 4, 2, 1, 1)

@@ -10,10 +10,13 @@ import pytest
 from nodes import NODE, SAFE_RUNTIME, claim_object, container, machine, ref, share, spec, uid, whole
 
 from dracpu_agent.cdi.files import CdiDirectory
+from dracpu_agent.claims.audit import Finding
+from dracpu_agent.claims.checkpoint import decode
 from dracpu_agent.claims.model import ClaimRef
 from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.node import NodeState
-from dracpu_agent.statefile import StateFile
+from dracpu_agent.recovery import recover
+from dracpu_agent.statefile import StateFile, load
 from dracpu_agent.transactions import ClaimTransactions
 
 NUMA1 = "cpudevnuma001"
@@ -31,6 +34,10 @@ class Claims:
         if self.away:
             raise NotReadyError("the API server does not answer")
         return self.objects[ref.uid]
+
+    async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
+        await asyncio.sleep(0)
+        return self.objects.get(ref.uid)
 
 
 class Silent:
@@ -58,7 +65,7 @@ class Agent:
         self.state_file.lock()
         loaded = self.state_file.load()
         if loaded.checkpoint is not None:
-            self.node.restore(loaded.checkpoint)
+            recover(self.node, loaded, self.cdi)
         else:
             self.node.configure(spec())
         self.node.connected(SAFE_RUNTIME)
@@ -223,6 +230,7 @@ async def test_a_claim_unprepared_while_its_container_runs_lingers_over_a_restar
     async with Agent(tmp_path, claims).alive() as agent:
         await agent.transactions.prepare(ref(1))
         agent.node.create(pinned)
+        agent.node.created("c")
         await agent.transactions.unprepare(ref(1))
     async with Agent(tmp_path, claims).alive([pinned]) as agent:
         with pytest.raises(ClaimError):
@@ -288,3 +296,69 @@ async def test_an_agent_killed_at_any_step_goes_on_where_the_kubelet_asks_again(
             await revived.transactions.unprepare(ref(1))
             assert {claim.ref: claim.cpus for claim in revived.node.claims.values()} == {ref(2): held}
             assert files(shot) == [f"dra.k8s.io-cpu_{uid(2)}.json"]
+
+
+async def test_a_revived_claim_is_on_disk_before_it_is_answered(tmp_path):
+    claims = Claims(claim_object(1, [share(NUMA1, 4)]))
+    pinned = container("c", f"claim-{uid(1)}")
+    async with Agent(tmp_path, claims).alive() as agent:
+        await agent.transactions.prepare(ref(1))
+        agent.node.create(pinned)
+        agent.node.created("c")
+        await agent.transactions.unprepare(ref(1))
+        await agent.transactions.prepare(ref(1))
+        saved = load(tmp_path / "state").checkpoint
+    assert saved is not None
+    assert [claim.lingering for claim in saved.claims] == [False]
+
+
+async def test_a_runtime_that_goes_away_while_the_claim_is_read_fails_the_prepare(tmp_path):
+    class Leaving(Claims):
+        async def read(self, ref, seconds):
+            agent.node.disconnected()
+            return await super().read(ref, seconds)
+
+    agent = Agent(tmp_path, Leaving(claim_object(1, [share(NUMA1, 4)])))
+    async with agent.alive():
+        with pytest.raises(NotReadyError, match="container runtime"):
+            await agent.transactions.prepare(ref(1))
+        assert agent.node.claims == {}
+
+
+async def test_the_audit_looks_once_more_before_it_ends_a_claim(tmp_path):
+    claims = Claims(claim_object(1, [share(NUMA1, 1)]), claim_object(2, [share(NUMA1, 1)]))
+    async with Agent(tmp_path, claims).alive() as agent:
+        await agent.transactions.prepare(ref(1))
+        await agent.transactions.prepare(ref(2))
+        del claims.objects[uid(2)]
+        assert await agent.transactions.release_if_gone(ref(1)) is Finding.IN_ORDER
+        assert await agent.transactions.release_if_gone(ref(2)) is Finding.GONE
+        assert set(agent.node.claims) == {uid(1)}
+        assert files(tmp_path) == [f"dra.k8s.io-cpu_{uid(1)}.json"]
+
+
+async def test_a_missing_current_copy_beside_a_previous_one_is_damage(tmp_path):
+    claims = Claims(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
+    async with Agent(tmp_path, claims).alive() as agent:
+        await agent.transactions.prepare(ref(1))
+        await agent.transactions.prepare(ref(2))
+        held = dict(agent.node.claims)
+    (tmp_path / "state" / "checkpoint.json").unlink()
+    async with Agent(tmp_path, claims).alive() as revived:
+        assert revived.node.claims == held
+
+
+async def test_a_damaged_copy_is_set_aside_and_never_replaces_the_good_one(tmp_path):
+    claims = Claims(claim_object(1, [share(NUMA1, 2)]))
+    async with Agent(tmp_path, claims).alive() as agent:
+        await agent.transactions.prepare(ref(1))
+        agent.node.configure(spec(reserved="0"))
+        await agent.state_file.save()
+    state = tmp_path / "state"
+    (state / "checkpoint.json").write_bytes(b"torn")
+    async with Agent(tmp_path, claims).alive() as revived:
+        assert set(revived.node.claims) == {uid(1)}
+        await revived.state_file.save()
+    assert (state / "checkpoint.damaged.json").read_bytes() == b"torn"
+    for name in ("checkpoint.json", "checkpoint.previous.json"):
+        decode((state / name).read_bytes())

@@ -46,6 +46,14 @@ class CdiDirectory:
         except OSError as error:
             raise CdiFileError(f"cannot delete the CDI file of claim {uid}: {error}") from error
 
+    def delete_unfinished(self) -> None:
+        """Deletes what a killed agent was writing."""
+        try:
+            for path in self._directory.glob(f".{_PREFIX}*"):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise CdiFileError(f"cannot clear {self._directory}: {error}") from error
+
     def uids(self) -> frozenset[str]:
         """The claims that have a file."""
         return frozenset(path.stem.removeprefix(_PREFIX) for path in self._files())

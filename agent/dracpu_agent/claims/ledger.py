@@ -80,11 +80,13 @@ class Ledger:
         return self._claims
 
     def held_by_device(self) -> dict[str, CpuSet]:
-        """Device name -> CPUs held through it."""
+        """Device name -> CPUs held through it. Those of lingering claims stand under "": the claims are usually
+        deallocated, so that the scheduler does not count them any more."""
         held: dict[str, CpuSet] = {}
         for claim in self._claims.values():
             for grant in claim.grants:
-                held[grant.device] = held.get(grant.device, EMPTY) | grant.cpus
+                device = "" if claim.lingering else grant.device
+                held[device] = held.get(device, EMPTY) | grant.cpus
         return held
 
     def take(self, claim: HeldClaim) -> None:

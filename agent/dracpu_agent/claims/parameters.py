@@ -41,6 +41,11 @@ class ClaimParameters:
             ),
         )
 
+    def document(self) -> list[str | bool | None]:
+        """These, for comparison with what was said at another time."""
+        cpuset = None if self.cpuset is None else str(self.cpuset)
+        return [cpuset, self.strategy, self.full_cores, self.prefer_uncore_cache]
+
     def applied_to(self, node: Allocation) -> Allocation:
         """The node's settings with these on top."""
         return Allocation(

@@ -63,12 +63,8 @@ def read_request(ref: ClaimRef, claim: Json, node_name: str) -> ClaimRequest:
     configs = [
         config for config in devices.get("config") or () if (config.get("opaque") or {}).get("driver") == names.DRIVER
     ]
-    return ClaimRequest(
-        ref=ref,
-        asks=tuple(_ask(ref, result, results, configs, node_name) for result in results),
-        consumers=frozenset(consumer_uids(claim)),
-        digest=_digest(results, configs),
-    )
+    asks = tuple(_ask(ref, result, results, configs, node_name) for result in results)
+    return ClaimRequest(ref, asks, frozenset(consumer_uids(claim)), _digest(asks))
 
 
 def consumer_uids(claim: Json) -> Iterable[str]:
@@ -118,6 +114,7 @@ def _amount(ref: ClaimRef, result: Json) -> int | None:
     return amount
 
 
-def _digest(results: list[Json], configs: list[Json]) -> str:
-    text = json.dumps([results, configs], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def _digest(asks: Iterable[DeviceAsk]) -> str:
+    """Of what was asked alone: fields that a newer API server adds do not make it another allocation."""
+    said = [[ask.request, ask.pool, ask.device, ask.share_id, ask.amount, ask.parameters.document()] for ask in asks]
+    return hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()

@@ -29,6 +29,7 @@ class _Tracked:
     uses: frozenset[Use]
     told: CpuSet  # what the runtime was told last; EMPTY: unknown
     known_to_runtime: bool  # False between the CreateContainer hook and the container's storing
+    moved: tuple[str, ...] = ()  # containers that its creation was to move: nobody moved when it failed
 
 
 class Board:
@@ -71,21 +72,34 @@ class Board:
                 f"no CPU is left for container {container.name}: every CPU is held by a claim or offline"
             )
         updates = tuple(self.take_updates(division, growing=growing))
-        self._tracked[container.id] = _Tracked(container, uses, cpus, known_to_runtime=False)
+        moved = tuple(update.container_id for update in updates)
+        self._tracked[container.id] = _Tracked(container, uses, cpus, known_to_runtime=False, moved=moved)
         return Placement(cpus, updates)
 
     def created(self, container_id: str) -> None:
         """The runtime has stored the container: from now on updates reach it."""
         if container_id in self._tracked:
             self._tracked[container_id].known_to_runtime = True
+            self._tracked[container_id].moved = ()
 
-    def check_start(self, container_id: str, division: Division) -> None:
-        """Refuses a start on CPUs that were given to others while the container was being created."""
-        tracked = self._tracked.get(container_id)
-        if tracked is not None and self._strays(tracked, division):
+    def prove(self, container_id: str, uses: frozenset[Use]) -> None:
+        """The container belongs to claims after all: what it must be told follows from that."""
+        if container_id in self._tracked:
+            self._tracked[container_id].uses = uses
+
+    def check_start(self, container: Container, division: Division) -> None:
+        """Refuses a start that nobody has placed, or on CPUs given to others while the container was being created."""
+        tracked = self._tracked.get(container.id)
+        if tracked is None:
             raise PlacementError(
-                f'CPUs "{tracked.told}" of container {tracked.container.name} were given to a claim while it was '
-                "being created: the kubelet creates it again"
+                f"container {container.name} was created while the agent was not connected, so that nobody has chosen "
+                "its CPUs: the kubelet creates it again"
+            )
+        if self._strays(tracked, division):
+            known = f'CPUs "{tracked.told}"' if tracked.told else "the CPUs"
+            raise PlacementError(
+                f"{known} of container {container.name} were changed while it was being created: "
+                "the kubelet creates it again"
             )
 
     def cpus_for_update(self, container_id: str, division: Division) -> CpuSet:
@@ -101,7 +115,18 @@ class Board:
     def stopped(self, container_id: str) -> frozenset[str]:
         """The container is gone; answers the claims that it belonged to."""
         tracked = self._tracked.pop(container_id, None)
-        return frozenset() if tracked is None else frozenset(use.claim_uid for use in tracked.uses)
+        if tracked is None:
+            return frozenset()
+        for moved in tracked.moved:  # containerd applies them only when the creation succeeds
+            if moved in self._tracked:
+                self._tracked[moved].told = EMPTY
+        return frozenset(use.claim_uid for use in tracked.uses)
+
+    def forget_unstored(self, claim_uid: str) -> None:
+        """The kubelet has given a claim up: creations of its containers that were never heard of again have failed."""
+        for tracked in list(self._tracked.values()):
+            if not tracked.known_to_runtime and any(use.claim_uid == claim_uid for use in tracked.uses):
+                self.stopped(tracked.container.id)
 
     def take_updates(self, division: Division, *, growing: bool) -> Iterator[ContainerUpdate]:
         """What to tell the runtime in the reply at hand: always who must leave CPUs, and who may have more if asked."""
@@ -161,4 +186,4 @@ class Board:
             and (known.container.pod_uid, known.container.name) == (container.pod_uid, container.name)
         ]
         for container_id in same:
-            del self._tracked[container_id]
+            self.stopped(container_id)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import structlog
+from google.protobuf.message import DecodeError
 
 from dracpu_agent.errors import DriverError
 from dracpu_agent.placement.model import ContainerUpdate
@@ -120,7 +121,11 @@ class NriPlugin:
         except StatusError as error:
             raise UpdateFailedError(f"the runtime did not update container {update.container_id}: {error}") from error
         # One container a call: containerd reports failures without saying whose, others list them.
-        if nri.UpdateContainersResponse.FromString(payload).failed:
+        try:
+            failed = nri.UpdateContainersResponse.FromString(payload).failed
+        except DecodeError as error:
+            raise UpdateFailedError(f"the runtime's answer to an update cannot be read: {error}") from error
+        if failed:
             raise UpdateFailedError(f"the runtime did not update container {update.container_id}")
 
     async def _connection(self) -> tuple[str, float]:
