@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Sequence
-from importlib.metadata import version
 from typing import Any, Final
 
 import structlog
@@ -45,6 +44,7 @@ from dracpu_agent.status import Condition
 from dracpu_agent.topology.model import Topology
 from dracpu_agent.topology.sysfs import read as read_topology
 from dracpu_agent.transactions import ClaimTransactions
+from dracpu_agent.version import __version__
 from dracpu_api import names
 from dracpu_api.settings import SettingsError, decode_spec
 
@@ -64,8 +64,9 @@ class Agent:
     def __init__(self, options: RunOptions, topology: Topology, api: ApiClient) -> None:
         self._options = options
         self._api = api
-        self._version = version("dra-cpu-operator")
+        self._version = __version__
         self._changed = asyncio.Event()
+        self._refused_spec: dict[str, Any] | None = None
         self._publishing = False  # devices were handed to the slices' controller, which has not answered yet
         self.node = NodeState(options.node_name, topology)
         self.standing = Standing()
@@ -83,7 +84,9 @@ class Agent:
         )
         self._nri = NriPlugin(options.nri_socket, self._pinning, answered=self._metrics.hook_answered)
         self._kubelet = KubeletPlugin(names.DRIVER, options.kubelet_root, self._transactions, self, self._registered)
-        self._auditor = Auditor(self.node, self.read_if_there, self._cdi, self._released_by_audit)
+        self._auditor = Auditor(
+            self.node, self.read_if_there, self._transactions.release_if_gone, self._released_by_audit
+        )
         self._http = HttpServer(options.http_address, self, self._metrics)
         self._state_server = StateServer(options.state_dir, lambda: document_of(self.node, self.standing))
         self.node.on_change(self._touch)
@@ -134,6 +137,7 @@ class Agent:
 
     def _configure(self, spec: dict[str, Any] | None) -> None:
         """The CpuNode's spec has changed, or there is no CpuNode."""
+        self._refused_spec = None
         if spec is None:
             self.node.deconfigure()
             self.standing.config = Standing().config
@@ -142,17 +146,24 @@ class Agent:
             decoded = decode_spec(spec)
             self.node.configure(decoded)
         except (SettingsError, SettingsRefusedError) as error:
-            log.error("settings refused", error=str(error))
-            kept = "; the former settings stay in force" if self.node.spec else ""
-            self.standing.config = Condition(status.CONFIG_APPLIED, False, status.REFUSED, f"{error}{kept}")
-            subject = Subject.cpu_node(self._options.node_name)
-            self._events.emit(subject, "Warning", "SettingsRefused", "Configure", str(error))
-            self._touch()
+            self._refused_spec = spec
+            self._refuse_settings(str(error))
             return
         settings = decoded.settings
         log.info("settings applied", revision=decoded.revision, mode=settings.mode, reserved=str(self.node.reserved))
         self.standing.config = Condition(status.CONFIG_APPLIED, True, "Applied")
         self._metrics.set_config(config=decoded.config_name, mode=settings.mode, group_by=settings.group_by)
+        self._touch()
+
+    def _refuse_settings(self, why: str) -> None:
+        kept = "; the former settings stay in force" if self.node.spec else ""
+        refused = Condition(status.CONFIG_APPLIED, False, status.REFUSED, f"{why}{kept}")
+        if refused == self.standing.config:
+            return
+        log.error("settings refused", error=why)
+        self.standing.config = refused
+        subject = Subject.cpu_node(self._options.node_name)
+        self._events.emit(subject, "Warning", "SettingsRefused", "Configure", why)
         self._touch()
 
     def _registered(self, registration: RegistrationStatus) -> None:
@@ -256,6 +267,8 @@ class Agent:
             if published != self.node.revision:
                 published = self.node.revision
                 self._state_file.save_soon()
+                if self._refused_spec is not None:  # a claim that stood against it may have ended
+                    self._configure(self._refused_spec)
                 self._publish()
             conditions = self.standing.conditions(self.node)
             self._status.set(status.status_of(self.node, conditions, self._version, self.standing.applied_revision))
@@ -306,7 +319,7 @@ async def run(options: RunOptions) -> None:
     for cpu, reason in topology.incomplete.items():
         log.warning("CPU not offered", cpu=cpu, reason=reason)
     reach = access.from_kubeconfig(options.kubeconfig) if options.kubeconfig else access.in_cluster()
-    async with ApiClient(reach, version=version("dra-cpu-operator")) as api:
+    async with ApiClient(reach, version=__version__) as api:
         serving = asyncio.create_task(Agent(options, topology, api).run(), name="agent")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

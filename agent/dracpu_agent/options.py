@@ -6,9 +6,10 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from dracpu_agent.version import __version__
 
 PREFIX: Final = "DRACPU_"
 
@@ -37,7 +38,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         description="The node agent of dra-cpu-operator: exclusive, topology-aware CPUs for pods.",
         epilog=f"Every option --some-name can also be set as {PREFIX}SOME_NAME; the command line wins.",
     )
-    made.add_argument("--version", action="version", version=f"dracpu-agent {version('dra-cpu-operator')}")
+    made.add_argument("--version", action="version", version=f"dracpu-agent {__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _Command(commands, environment, "run", "serve this node until SIGTERM").with_options(
         ("--node-name", environment.get("NODE_NAME") or socket.gethostname(), "name of this node's Node object"),

@@ -97,6 +97,17 @@ async def test_settings_that_the_node_cannot_apply_are_refused_by_name_and_chang
         assert set(node.devices()) == {NUMA0, NUMA1}
 
 
+async def test_refused_settings_apply_by_themselves_once_nothing_stands_against_them():
+    async with whole_node() as node:
+        node.claim(claim_object(1, [share(NUMA1, 2)]))
+        await node.kubelet.prepare_one(ref(1))
+        node.configure(spec(reserved="4-5", revision="r2"))
+        await node.api.until(lambda: node.status.get("phase") == "Failed")
+        await node.kubelet.unprepare_one(ref(1))
+        await node.api.until(lambda: node.status.get("appliedRevision") == "r2")
+        await node.ready()
+
+
 async def test_a_node_that_no_config_selects_any_more_offers_nothing_and_keeps_its_claims():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))

@@ -8,20 +8,23 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Literal, Self, cast
-
-import aiohttp
+from typing import Final, Literal, Self, cast
+from urllib.parse import urlencode
 
 from dracpu_agent.cluster.access import ApiAccess
-from dracpu_agent.cluster.errors import ClusterConfigError, UnavailableError, api_error
+from dracpu_agent.cluster.errors import ApiError, ClusterConfigError, UnavailableError, api_error
+from dracpu_agent.cluster.http1 import HttpClient, HttpTimeoutError, Limits, OriginError
+from dracpu_agent.cluster.http1_message import HttpError
 from dracpu_agent.cluster.resources import JsonObject, Resource
 
 FIELD_MANAGER: Final = "dracpu-agent"
 
 _REQUEST_TIMEOUT: Final = 10.0
-_CONNECT_TIMEOUT: Final = 5.0
-_CONNECTIONS: Final = 16  # each is a TLS handshake: beyond this, 60 claims in one call wait rather than shake hands
-_KEEP_ALIVE: Final = 80.0  # the API server closes idle connections after 90 s
+_LIMITS: Final = Limits(
+    connections=16,  # each is a TLS handshake: beyond this, 60 claims in one call wait rather than shake hands
+    connect_seconds=5.0,
+    idle_seconds=80.0,  # the API server closes idle connections after 90 s
+)
 _WATCH_SECONDS: Final = (300, 600)  # the server ends watches after this long, at random so that agents spread out
 _WATCH_SILENCE: Final = 90.0  # the server sends bookmarks every minute: longer silence is a dead connection
 
@@ -48,11 +51,14 @@ class ApiClient:
         request_timeout: float = _REQUEST_TIMEOUT,
         watch_silence: float = _WATCH_SILENCE,
     ) -> None:
-        self._access = access
+        self._token = access.token
         self._user_agent = f"{FIELD_MANAGER}/{version}"
         self._request_timeout = request_timeout
-        self._watch_timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_TIMEOUT, sock_read=watch_silence)
-        self._session: aiohttp.ClientSession | None = None
+        self._watch_silence = watch_silence
+        try:
+            self._http = HttpClient(access.server, tls=access.tls, server_name=access.server_name, limits=_LIMITS)
+        except OriginError as error:
+            raise ClusterConfigError(str(error)) from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,10 +69,8 @@ class ApiClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections; watches end with an error."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Closes all connections; watches end with an error, and later requests fail."""
+        await self._http.close()
 
     async def get(
         self,
@@ -156,18 +160,17 @@ class ApiClient:
             "resourceVersion": str(resource_version),
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter
         } | ({"fieldSelector": field_selector} if field_selector else {})
+        target, headers = _target(resource.path(), query), self._headers()
         try:
-            async with self._request("GET", resource.path(), query=query, timeout=self._watch_timeout) as response:
-                if response.status >= 400:
-                    raise _refusal(response, await response.read(), what)
+            async with self._http.stream("GET", target, headers=headers, silence=self._watch_silence) as answer:
+                if answer.status >= 300:
+                    raise _refusal(answer.status, answer.headers, await answer.read(), what)
                 lines = LineSplitter()
-                async for chunk in response.content.iter_any():
+                async for chunk in answer:
                     for line in lines.feed(chunk):
                         yield _watch_event(line, what)
-        except TimeoutError as error:
-            raise UnavailableError(f"{what}: the connection fell silent", reason="Timeout") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise UnavailableError(f"{what}: {error}", reason="ConnectionFailed") from error
+        except HttpError as error:
+            raise _unavailable(error, what) from error
 
     async def _call(
         self,
@@ -181,53 +184,26 @@ class ApiClient:
         accept: str = _JSON,
         seconds: float | None = None,
     ) -> JsonObject:
-        seconds = self._request_timeout if seconds is None else seconds
-        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT)
-        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": content_type})
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = self._headers(accept) | ({} if body is None else {"Content-Type": content_type})
         try:
-            async with self._request(method, path, query=query, headers=headers, data=data, timeout=limits) as response:
-                payload = await response.read()
-        except TimeoutError as error:
-            raise UnavailableError(f"{what}: no answer within {seconds:g} s", reason="Timeout") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise UnavailableError(f"{what}: {error}", reason="ConnectionFailed") from error
-        if response.status >= 300:
-            raise _refusal(response, payload, what)
-        return _decode(payload, what)
-
-    def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        timeout: aiohttp.ClientTimeout,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        data: bytes | None = None,
-    ) -> Any:
-        all_headers = {"User-Agent": self._user_agent, "Accept": _JSON, **(headers or {})}
-        if self._access.token is not None:
-            all_headers["Authorization"] = f"Bearer {_token(self._access.token)}"
-        return self._open_session().request(
-            method,
-            self._access.server + path,
-            params=query,
-            headers=all_headers,
-            data=data,
-            timeout=timeout,
-            allow_redirects=False,  # the API server sends none, and a token must not follow one
-            server_hostname=self._access.server_name,
-        )
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:  # made at the first request, because it belongs to the running loop
-            tls = self._access.tls
-            connector = aiohttp.TCPConnector(
-                ssl=True if tls is None else tls, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE
+            answer = await self._http.request(
+                method,
+                _target(path, query),
+                headers=headers,
+                body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+                seconds=self._request_timeout if seconds is None else seconds,
             )
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-        return self._session
+        except HttpError as error:
+            raise _unavailable(error, what) from error
+        if answer.status >= 300:
+            raise _refusal(answer.status, answer.headers, answer.body, what)
+        return _decode(answer.body, what)
+
+    def _headers(self, accept: str = _JSON) -> dict[str, str]:
+        headers = {"User-Agent": self._user_agent, "Accept": accept}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {_read(self._token)}"
+        return headers
 
 
 class LineSplitter:
@@ -247,9 +223,13 @@ class LineSplitter:
         return [line for line in lines if line]
 
 
-def _token(read: Callable[[], str]) -> str:
+def _target(path: str, query: Mapping[str, str] | None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _read(token: Callable[[], str]) -> str:
     try:
-        return read()
+        return token()
     except ClusterConfigError as error:  # at work this is a passing trouble, unlike at the start
         raise UnavailableError(str(error), reason="TokenUnreadable") from error
 
@@ -264,13 +244,18 @@ def _watch_event(line: bytes, what: str) -> WatchEvent:
     return WatchEvent(kind, subject)
 
 
-def _refusal(response: aiohttp.ClientResponse, payload: bytes, what: str) -> Exception:
+def _unavailable(error: HttpError, what: str) -> UnavailableError:
+    reason = "Timeout" if isinstance(error, HttpTimeoutError) else "ConnectionFailed"
+    return UnavailableError(f"{what}: {error}", reason=reason)
+
+
+def _refusal(status: int, headers: Mapping[str, str], payload: bytes, what: str) -> ApiError:
     try:
         body = json.loads(payload)
     except ValueError:
         body = None  # a proxy's page says nothing that the status does not
-    wait = response.headers.get("Retry-After", "")
-    return api_error(response.status, body, what=what, retry_after=float(wait) if wait.isdecimal() else None)
+    wait = headers.get("retry-after", "")
+    return api_error(status, body, what=what, retry_after=float(wait) if wait.isdecimal() else None)
 
 
 def _decode(payload: bytes, what: str) -> JsonObject:

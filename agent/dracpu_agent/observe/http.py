@@ -1,7 +1,7 @@
 """/healthz, /readyz and /metrics over HTTP/1.1, for the kubelet's probes and for Prometheus.
 
-Written by hand because it is small: GET and HEAD of three paths, one request a connection. `aiohttp.web` would cost
-1.6 to 2 MiB of memory on every node.
+Written by hand because it is small: GET and HEAD of three paths, one request a connection. A library would cost
+memory on every node.
 """
 
 import asyncio
