@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-CODE   := agent crds tests
+CODE   := agent crds operator tests tools
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types imports generated test test-cluster lab lab-down bench generate format lock clean
@@ -26,7 +26,7 @@ lint: $(READY) ## ruff: style and common mistakes
 	$(BIN)/ruff format --check $(CODE)
 
 types: $(READY) ## mypy --strict
-	$(BIN)/mypy agent crds tests
+	$(BIN)/mypy $(CODE)
 
 imports: $(READY) ## import-linter: the rooms' import rules
 	$(BIN)/lint-imports

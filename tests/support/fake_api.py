@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
+from fake_api_discovery import discover
 from fake_api_store import JsonObject, ObjectStore, StatusError
 
 _PATH = re.compile(
@@ -225,6 +226,8 @@ class FakeApi:
     # HTTP
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
+        if (found := discover(http.path)) is not None:
+            return _answer(found, 200)
         match = _PATH.fullmatch(http.path)
         if match is None:
             return _answer(StatusError(404, "NotFound", f"no such path: {http.path}").body, 404)
@@ -265,9 +268,8 @@ class FakeApi:
             case "GET" if request.name:
                 answer = store.get(plural, key)
             case "GET":
-                selects = _selector(request.query)
-                items = [one for one in store.all(plural).values() if selects(one)]
-                answer = {"kind": "List", "metadata": {"resourceVersion": str(store.revision)}, "items": items}
+                limit, onward = int(request.query.get("limit", 0)), request.query.get("continue", "")
+                answer = store.page(plural, _selector(request.query), limit, onward)
             case "POST":
                 answer = store.create(plural, namespace, body, dry_run="dryRun" in request.query)
             case "PUT":

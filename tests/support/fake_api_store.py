@@ -8,7 +8,7 @@ from typing import Any
 JsonObject = dict[str, Any]
 
 _LIST_KEYS = {"conditions": ("type",), "devices": ("driver", "pool", "device", "shareID")}  # lists that are maps
-_WITH_STATUS = ("cpunodes", "resourceclaims", "nodes")
+_WITH_STATUS = ("cpudriverconfigs", "cpunodes", "resourceclaims", "nodes")
 _DEVICE_FIELDS = {
     "DRAConsumableCapacity": ("allowMultipleAllocations", "requestPolicy"),
     "DRADeviceTaints": ("taints",),
@@ -48,6 +48,15 @@ class ObjectStore:
         stored = self._objects.get(plural, {})
         return {key: copy.deepcopy(stored[key]) for key in sorted(stored)}
 
+    def page(self, plural: str, selects: Callable[[JsonObject], bool], limit: int, onward: str) -> JsonObject:
+        """A list, or a page of one: `onward` is the key after which it goes on; 0 means no limit."""
+        chosen = {key: one for key, one in self.all(plural).items() if key > onward and selects(one)}
+        keys = list(chosen)[: limit or None]
+        metadata = {"resourceVersion": str(self.revision)}
+        if len(keys) < len(chosen):
+            metadata["continue"] = keys[-1]
+        return {"kind": "List", "metadata": metadata, "items": [chosen[key] for key in keys]}
+
     def _stored(self, plural: str, key: str) -> JsonObject:
         try:
             return self._objects[plural][key]
@@ -82,7 +91,13 @@ class ObjectStore:
         return self.put(plural, key, _scoped(plural, stored, _merge(stored, patch), subresource))
 
     def apply(self, plural: str, key: str, body: JsonObject, manager: str, subresource: str = "") -> JsonObject:
-        """PATCH with a server-side apply."""
+        """PATCH with a server-side apply, which makes what is not there, unless the caller names its UID."""
+        if key not in self._objects.get(plural, {}) and not subresource:
+            if body["metadata"].get("uid"):
+                raise StatusError(409, "Conflict", f"uid mismatch: no {plural} {key} was found")
+            made = self.create(plural, key.rpartition("/")[0], body)
+            self._applied[(made["metadata"]["uid"], subresource, manager)] = body
+            return made
         stored = self._patchable(plural, key, body)
         slot = (stored["metadata"]["uid"], subresource, manager)
         applied = _apply(stored, body, self._applied.get(slot, {}))

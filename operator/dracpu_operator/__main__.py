@@ -1,0 +1,72 @@
+"""The command `dracpu-operator`."""
+
+import asyncio
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from dracpu_api.generate import crds
+from dracpu_api.validate import InvalidObjectError, parse
+from dracpu_operator import options
+from dracpu_operator.errors import OperatorError
+
+
+def main() -> None:
+    """Entry point; a refusal is one clear line and exit code 1."""
+    parsed = options.parse(sys.argv[1:])
+    try:
+        _COMMANDS[parsed.command](parsed)
+    except OperatorError as error:
+        sys.exit(f"dracpu-operator: {error}")
+
+
+def _run(parsed: Namespace) -> None:
+    from dracpu_operator import logging  # noqa: PLC0415 - the other commands need neither kopf nor a client
+    from dracpu_operator.app import run  # noqa: PLC0415
+
+    chosen = options.run_options(parsed)
+    logging.configure(chosen.log_format, chosen.log_level)
+    asyncio.run(run(chosen))
+
+
+def _crds(_: Namespace) -> None:
+    print("---\n".join(crds().values()), end="")
+
+
+def _validate(parsed: Namespace) -> None:
+    problems = list(_problems(parsed.file))
+    for problem in problems:
+        print(problem)
+    if problems:
+        sys.exit(1)
+
+
+def _problems(file: Path) -> Iterator[str]:
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise OperatorError(f"cannot read {file}: {error}") from error
+    if not documents:
+        yield f"{file}: there is no object in it"
+    for number, document in enumerate(documents, start=1):
+        try:
+            parse(document)
+        except InvalidObjectError as error:
+            yield from (f"{file}: {_title(document, number)}: {problem}" for problem in error.problems)
+
+
+def _title(document: object, number: int) -> str:
+    """How a person finds the object in the file."""
+    if isinstance(document, dict) and isinstance(document.get("metadata"), dict) and document["metadata"].get("name"):
+        return f"{document.get('kind')} {document['metadata']['name']}"
+    return f"object {number}"
+
+
+_COMMANDS = {"run": _run, "crds": _crds, "validate": _validate}
+
+if __name__ == "__main__":
+    main()

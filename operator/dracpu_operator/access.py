@@ -1,0 +1,49 @@
+"""How to reach the API server, for both clients in this process: our own and kopf's."""
+
+from pathlib import Path
+
+import kopf
+import yaml
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config.config_exception import ConfigException
+
+from dracpu_operator.errors import AccessError
+
+
+async def load(kubeconfig: Path | None) -> Configuration:
+    """The pod's service account, or what a kubeconfig file says."""
+    configuration = Configuration()
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            await config.load_kube_config(
+                config_file=str(kubeconfig), client_configuration=configuration, persist_config=False
+            )
+    except ConfigException as error:
+        if kubeconfig is None:
+            raise AccessError(f"{error} Outside of a pod, give --kubeconfig.") from error
+        raise AccessError(f"the kubeconfig {kubeconfig} is missing, or not complete: {error}") from error
+    except yaml.YAMLError as error:  # its message would quote the line, credentials and all
+        raise AccessError(f"the kubeconfig {kubeconfig} is not YAML") from error
+    if not configuration.host:
+        raise AccessError(f"kubeconfig {kubeconfig} names no server")
+    return configuration
+
+
+async def login(kubeconfig: Path | None) -> kopf.ConnectionInfo:
+    """The same for kopf, which asks again when the API server refuses the credentials: tokens are replaced hourly."""
+    configuration = await load(kubeconfig)
+    header = await configuration.get_api_key_with_prefix("BearerToken")
+    scheme, _, token = (header or "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=str(configuration.host),
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+        proxy_url=configuration.proxy,
+    )

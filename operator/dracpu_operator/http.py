@@ -1,0 +1,72 @@
+"""/healthz, /readyz and /metrics, for the kubelet's probes and for Prometheus."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from dracpu_operator.errors import ListenError
+from dracpu_operator.metrics import CONTENT_TYPE, Metrics
+
+Page = Callable[[web.Request], Awaitable[web.Response]]
+Reasons = Callable[[], Sequence[str]]  # why not; none is good news
+
+
+class HttpServer:
+    """Serves the three paths, as an async context manager."""
+
+    def __init__(self, address: str, *, live: Reasons, ready: Reasons, metrics: Metrics) -> None:
+        self._host, self._port = parse_address(address)
+        self._address = address
+        application = web.Application()
+        application.router.add_get("/healthz", _page(live))
+        application.router.add_get("/readyz", _page(ready))
+        application.router.add_get("/metrics", _metrics_page(metrics))
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=1.0)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, of interest where the address said 0."""
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise ListenError(
+                f"cannot listen on {self._address}: {error.strerror or error}; choose another --http-address"
+            ) from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+
+
+def parse_address(address: str) -> tuple[str | None, int]:
+    """Reads "host:port", ":port" (all addresses) and "[IPv6]:port"."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535 or (":" in host and not bracketed):
+        raise ListenError(f'"{address}" is no address: write ":8080", "127.0.0.1:8080" or "[::1]:8080"')
+    return (host[1:-1] if bracketed else host) or None, int(port)
+
+
+def _page(reasons: Reasons) -> Page:
+    async def page(_: web.Request) -> web.Response:
+        found = reasons()
+        return web.Response(text="".join(f"{one}\n" for one in found or ["ok"]), status=503 if found else 200)
+
+    return page
+
+
+def _metrics_page(metrics: Metrics) -> Page:
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+    return page

@@ -1,0 +1,123 @@
+"""What has to be written, from what is known. Pure: nodes, configs and CpuNodes in, changes and removals out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dracpu_api.settings import CpuNodeSpec, OutstandingClaim
+from dracpu_operator.model import Config, CpuNode, Node, Phase
+from dracpu_operator.outstanding import ClaimsByNode, foreign
+from dracpu_operator.rollout import Member, next_nodes
+from dracpu_operator.selection import Selected, select
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A node that is given settings now."""
+
+    node: Node
+    config: Config
+    current: CpuNode | None
+
+    @property
+    def changes_devices(self) -> bool:
+        """True when claims that are allocated now may be for devices that will not be there."""
+        before = None if self.current is None else self.current.spec
+        assert self.config.wanted is not None
+        # a node without a CpuNode may have had one: claims outlive it
+        return before is None or before.settings.representation != self.config.wanted.settings.representation
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One look at the fleet."""
+
+    selected: Mapping[str, Selected]
+    changes: tuple[Change, ...]
+    removals: tuple[CpuNode, ...]
+
+
+def make_plan(nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_nodes: Mapping[str, CpuNode]) -> Plan:
+    """Decides for all nodes at once, in the order of their names."""
+    # the nodes of a config that cannot be understood stay as they are until it can
+    held: dict[str, list[Node]] = {config.name: [] for config in configs.values() if config.wanted is None}
+    free: list[Node] = []
+    for name in sorted(nodes):
+        spec = cpu_nodes[name].spec if name in cpu_nodes else None
+        (free if spec is None or spec.config_name not in held else held[spec.config_name]).append(nodes[name])
+    selected = select(free, configs.values())
+    removals = _removals(nodes, selected.values(), free, cpu_nodes)
+    gone = {cpu_node.name for cpu_node in removals}
+    changes = [change for one in selected.values() for change in _changes(one, cpu_nodes, gone)]
+    kept = {name: Selected(configs[name], followers) for name, followers in held.items()}
+    return Plan({**selected, **kept}, tuple(changes), tuple(removals))
+
+
+def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
+    """The spec to write; `claims` matter only where devices change."""
+    wanted = change.config.wanted
+    assert wanted is not None
+    if change.changes_devices:
+        outstanding = foreign(claims.get(change.node.name, ()), wanted.settings)
+    else:
+        assert change.current is not None
+        assert change.current.spec is not None
+        outstanding = change.current.spec.outstanding
+    return CpuNodeSpec(change.config.name, change.config.generation, wanted.settings, wanted.revision, outstanding)
+
+
+def changing_devices(cpu_nodes: Iterable[CpuNode]) -> list[CpuNode]:
+    """CpuNodes whose list of outstanding claims has to be kept true. While a node settles, its former devices are still
+    published, and a claim may get one that nobody has listed yet."""
+    return [
+        one
+        for one in cpu_nodes
+        if one.owner is not None and one.spec is not None and (one.spec.outstanding or one.phase is Phase.SETTLING)
+    ]
+
+
+def respec(cpu_node: CpuNode, claims: ClaimsByNode | None) -> CpuNodeSpec | None:
+    """The spec with a true list of outstanding claims; None when it is true, or when `claims` were not listed."""
+    assert cpu_node.spec is not None
+    if cpu_node.phase is Phase.READY and cpu_node.arrived:  # nothing of its former devices is left
+        outstanding: tuple[OutstandingClaim, ...] = ()
+    elif claims is None:
+        return None
+    else:
+        outstanding = foreign(claims.get(cpu_node.name, ()), cpu_node.spec.settings)
+    return None if outstanding == cpu_node.spec.outstanding else replace(cpu_node.spec, outstanding=outstanding)
+
+
+def _removals(
+    nodes: Mapping[str, Node], selected: Iterable[Selected], free: Iterable[Node], cpu_nodes: Mapping[str, CpuNode]
+) -> list[CpuNode]:
+    """CpuNodes of nodes that no config selects any more, and of Nodes that came back with another UID.
+
+    What no Node owns, somebody else has written. Where the Node is gone, the garbage collector removes the CpuNode.
+    """
+    unselected = {node.name for node in free} - {node.name for one in selected for node in one.nodes}
+    return [
+        cpu_node
+        for name, cpu_node in cpu_nodes.items()
+        if cpu_node.owner is not None and name in nodes and (cpu_node.owner != nodes[name].uid or name in unselected)
+    ]
+
+
+def _changes(selected: Selected, cpu_nodes: Mapping[str, CpuNode], gone: set[str]) -> list[Change]:
+    config = selected.config
+    assert config.wanted is not None
+    members = [Member(node.name, None if node.name in gone else cpu_nodes.get(node.name)) for node in selected.nodes]
+    due = set(next_nodes(config.wanted.spec.rollout, config.wanted.revision, members)) - gone
+    return [
+        Change(node, config, member.cpu_node)
+        for node, member in zip(selected.nodes, members, strict=True)
+        if node.name in due or _is_mislabelled(config, node, member.cpu_node)
+    ]
+
+
+def _is_mislabelled(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:
+    """True when the settings are right, but the node followed another config, or nobody made it our CpuNode: telling so
+    disturbs nothing."""
+    if cpu_node is None or cpu_node.spec is None or config.wanted is None:
+        return False
+    right = cpu_node.given == config.wanted.revision
+    return right and (cpu_node.spec.config_name != config.name or cpu_node.owner != node.uid)

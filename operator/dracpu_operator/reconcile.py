@@ -1,0 +1,163 @@
+"""The loop: looks at the fleet when something has changed, writes what the plan says, tells how it stands.
+
+A look that fails is repeated with a backoff. Nothing is remembered between looks that is not on the API server, so the
+operator may end at any moment and another one goes on.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, NoReturn
+
+import structlog
+
+from dracpu_operator.cluster import CLAIMS, CONFIGS, CPU_NODES, NODES, Cluster
+from dracpu_operator.errors import ApiError
+from dracpu_operator.fleet import Fleet
+from dracpu_operator.metrics import Metrics, Request
+from dracpu_operator.model import CpuNode
+from dracpu_operator.outstanding import ClaimsByNode, claims_by_node
+from dracpu_operator.pace import Backoff, Pace, Relisting
+from dracpu_operator.plan import Plan, changing_devices, make_plan, respec, spec_of
+from dracpu_operator.statuses import StatusWriter
+from dracpu_operator.writes import CpuNodeWriter, Job
+
+log = structlog.get_logger()
+
+_STUCK_SECONDS: Final = 600.0  # a look at 5,000 nodes with all its writes takes well below a minute
+
+
+class Reconciler:
+    """Runs until cancelled; `loaded` is set once the fleet is known completely."""
+
+    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, pace: Pace) -> None:
+        self.loaded = asyncio.Event()
+        self._fleet = fleet
+        self._cluster = cluster
+        self._metrics = metrics
+        self._pace = pace
+        self._writer = CpuNodeWriter(fleet, cluster, metrics, pace.writers)
+        self._statuses = StatusWriter(fleet, cluster, metrics, pace.status)
+        self._backoff = Backoff(pace.retry_first, pace.retry_cap)
+        self._relisting = Relisting(pace.claims_first, pace.claims_cap)
+        self._problem = "the cluster's objects have not been listed yet"
+        self._busy_since: float | None = None
+        self._recheck_at = 0.0
+
+    async def run(self) -> NoReturn:
+        """Lists everything, then follows what changes."""
+        step = self._load
+        while True:
+            if not await self._attempt(step):
+                await asyncio.sleep(self._backoff.next())
+            elif self.loaded.is_set():
+                await self._wait()
+            else:
+                self.loaded.set()
+                step = self._look
+
+    def live(self) -> list[str]:
+        """Reasons to restart the operator."""
+        if self._busy_since is not None and _now() - self._busy_since > _STUCK_SECONDS:
+            return [f"one look at the fleet has taken more than {_STUCK_SECONDS:.0f} s"]
+        return []
+
+    def ready(self) -> list[str]:
+        """Reasons why changes of configs do not take effect at the moment."""
+        return [self._problem] if self._problem else []
+
+    async def _attempt(self, step: Callable[[], Awaitable[None]]) -> bool:
+        self._busy_since = started = _now()
+        try:
+            await step()
+        except ApiError as error:
+            if str(error) != self._problem:
+                log.warning("cannot go on at the moment, trying again", error=str(error))
+            self._problem = str(error)
+            self._metrics.reconciled("error", _now() - started)
+            return False
+        finally:
+            self._busy_since = None
+        self._problem = ""
+        self._backoff.reset()
+        self._metrics.reconciled("success", _now() - started)
+        return True
+
+    async def _wait(self) -> None:
+        """Until something changes or is due; then a moment longer, for changes come in crowds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(min(self._recheck_at, self._relisting.due_at, self._statuses.due_at)):
+                await self._fleet.changed.wait()
+        await asyncio.sleep(self._pace.debounce)
+
+    async def _load(self) -> None:
+        # deciding from half of the fleet would remove the CpuNodes of configs that are not known yet
+        fleet, cluster = self._fleet, self._cluster
+        async for raw in cluster.items(CONFIGS):
+            fleet.see_config(raw)
+        async for raw in cluster.items(CPU_NODES):
+            fleet.see_cpu_node(raw)
+        async for raw in cluster.items(NODES, metadata_only=True):
+            fleet.see_node(raw)
+        self._recheck_at = _now() + self._pace.first_recheck
+        log.info("listed", configs=len(fleet.configs), nodes=len(fleet.nodes), cpu_nodes=len(fleet.cpu_nodes))
+
+    async def _look(self) -> None:
+        fleet = self._fleet
+        fleet.changed.clear()
+        if _now() >= self._recheck_at:
+            await self._recheck()
+        await self._writer.run([self._writer.read_again(name) for name in sorted(fleet.unsure)])
+        plan = self._plan()
+        if any(one.current is None and not self._is_fresh(one.node.name) for one in plan.changes):
+            await self._recheck_nodes()
+            plan = self._plan()
+        try:
+            await self._write(plan)
+        finally:  # what did succeed is told even though something failed
+            await self._statuses.write(plan.selected)
+
+    def _plan(self) -> Plan:
+        return make_plan(self._fleet.nodes, self._fleet.configs, self._fleet.cpu_nodes)
+
+    async def _write(self, plan: Plan) -> None:
+        touched = {one.node.name for one in plan.changes} | {one.name for one in plan.removals}
+        followed = [one for one in changing_devices(self._fleet.cpu_nodes.values()) if one.name not in touched]
+        claims: ClaimsByNode | None = None
+        if self._relisting.is_due(followed, _now()) or any(one.changes_devices for one in plan.changes):
+            claims = claims_by_node([raw async for raw in self._cluster.items(CLAIMS)])
+        jobs = [self._writer.remove(one) for one in plan.removals]
+        for change in plan.changes:
+            kind: Request = "create" if change.current is None else "change"
+            jobs.append(self._writer.apply(change.node, spec_of(change, claims or {}), change.current, kind))
+        jobs += self._outstanding(followed, claims)
+        if plan.changes or plan.removals:
+            log.info("writing CpuNodes", changes=len(plan.changes), removals=len(plan.removals))
+        await self._writer.run(jobs)
+
+    def _outstanding(self, followed: list[CpuNode], claims: ClaimsByNode | None) -> Iterator[Job]:
+        for one in followed:
+            node, spec = self._fleet.nodes.get(one.name), respec(one, claims)
+            if node is not None and node.uid == one.owner and spec is not None:
+                yield self._writer.apply(node, spec, one, "outstanding")
+
+    async def _recheck(self) -> None:
+        fleet, cluster = self._fleet, self._cluster
+        await self._recheck_nodes()
+        configs = list(fleet.configs.values())
+        fleet.recheck_configs(configs, [raw async for raw in cluster.items(CONFIGS)])
+        cpu_nodes = list(fleet.cpu_nodes.values())
+        fleet.recheck_cpu_nodes(cpu_nodes, [raw async for raw in cluster.items(CPU_NODES, metadata_only=True)])
+        self._recheck_at = _now() + self._pace.recheck
+
+    async def _recheck_nodes(self) -> None:
+        known = list(self._fleet.nodes.values())
+        listed = [raw async for raw in self._cluster.items(NODES, metadata_only=True)]
+        self._fleet.recheck_nodes(known, listed)
+
+    def _is_fresh(self, node: str) -> bool:
+        return self._fleet.seconds_since_seen(node) <= self._pace.node_is_fresh
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

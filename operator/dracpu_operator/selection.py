@@ -1,0 +1,72 @@
+"""Which config a node follows. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from dracpu_api.models import NodeSelector, SelectorRequirement
+from dracpu_operator.model import Config, Node
+
+OS_LABEL: Final = "kubernetes.io/os"  # kubelet: set on every Node
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A config with the nodes that follow it."""
+
+    config: Config
+    nodes: list[Node] = field(default_factory=list)
+    lost: dict[str, list[str]] = field(default_factory=dict)  # config of the same priority -> nodes that follow it
+
+
+def select(nodes: Iterable[Node], configs: Iterable[Config]) -> dict[str, Selected]:
+    """Each valid config by name, with its nodes in the order given."""
+    ordered = sorted((config for config in configs if config.wanted is not None), key=precedence)
+    selected = {config.name: Selected(config) for config in ordered}
+    for node in nodes:
+        claimants = [config for config in ordered if follows(config, node)]
+        if not claimants:
+            continue
+        winner = claimants[0]
+        selected[winner.name].nodes.append(node)
+        for loser in claimants[1:]:
+            if _priority(loser) == _priority(winner):
+                selected[loser.name].lost.setdefault(winner.name, []).append(node.name)
+    return selected
+
+
+def precedence(config: Config) -> tuple[int, str, str]:
+    """Sorts the config that wins first: the highest priority, then the oldest, then the first by name."""
+    return (-_priority(config), config.created, config.name)
+
+
+def follows(config: Config, node: Node) -> bool:
+    """True when the config's selector takes the node. There is no agent but for Linux."""
+    assert config.wanted is not None
+    is_linux = node.labels.get(OS_LABEL, "linux") == "linux"
+    return is_linux and matches(config.wanted.spec.node_selector, node.labels)
+
+
+def matches(selector: NodeSelector, labels: Mapping[str, str]) -> bool:
+    """As Kubernetes reads a label selector: all must hold, and NotIn holds where the label is absent."""
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        _holds(requirement, labels) for requirement in selector.match_expressions
+    )
+
+
+def _holds(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+
+
+def _priority(config: Config) -> int:
+    assert config.wanted is not None
+    return config.wanted.spec.priority

@@ -1,0 +1,105 @@
+"""Writing CpuNodes: several at a time, each answer taken over at once, so that the next look sees what was written even
+when the watch has not told of it yet."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from dracpu_api.settings import CpuNodeSpec
+from dracpu_operator.cluster import CPU_NODES, Cluster
+from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from dracpu_operator.fleet import Fleet
+from dracpu_operator.metrics import Metrics, Request
+from dracpu_operator.model import CpuNode, Node
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request about the CpuNode of a node."""
+
+    node: str
+    kind: Request
+    send: Callable[[], Awaitable[None]]
+
+
+class CpuNodeWriter:
+    """Makes jobs, and does them."""
+
+    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, parallel: int) -> None:
+        self._fleet = fleet
+        self._cluster = cluster
+        self._metrics = metrics
+        self._parallel = parallel
+
+    def apply(self, node: Node, spec: CpuNodeSpec, current: CpuNode | None, kind: Request) -> Job:
+        """Gives a node its spec."""
+
+        async def send() -> None:
+            uid = None if current is None else current.uid
+            self._fleet.see_cpu_node(await self._cluster.apply_cpu_node(node, spec, uid=uid))
+            log.debug("spec written", node=node.name, config=spec.config_name, revision=spec.revision, kind=kind)
+
+        return Job(node.name, kind, send)
+
+    def remove(self, cpu_node: CpuNode) -> Job:
+        """Deletes a CpuNode."""
+
+        async def send() -> None:
+            try:
+                await self._cluster.delete_cpu_node(cpu_node.name, cpu_node.uid)
+            except NotFoundError:
+                log.debug("was gone already", node=cpu_node.name)
+            self._fleet.lose_cpu_node(cpu_node.name, cpu_node.uid)
+
+        return Job(cpu_node.name, "delete", send)
+
+    def read_again(self, name: str) -> Job:
+        """Looks what became of a write without an answer."""
+
+        async def send() -> None:
+            try:
+                self._fleet.see_cpu_node(await self._cluster.read(CPU_NODES, name))
+            except NotFoundError:
+                known = self._fleet.cpu_nodes.get(name)
+                if known is not None:
+                    self._fleet.lose_cpu_node(name, known.uid)
+            self._fleet.unsure.discard(name)
+
+        return Job(name, "read", send)
+
+    async def run(self, jobs: Iterable[Job]) -> None:
+        """Does all jobs; raises the first error. Once the API server cannot be reached, the rest is left undone."""
+        queue = deque(jobs)
+        errors: list[ApiError] = []
+
+        async def work() -> None:
+            while queue:
+                job = queue.popleft()
+                try:
+                    await job.send()
+                except ConflictError as error:  # gone, or made anew: read it, and decide again
+                    log.info("a CpuNode is not what it was taken for", node=job.node, error=str(error))
+                    self._doubt(job)
+                    self._fleet.changed.set()
+                except ApiError as error:  # also a 422: it may be about the UID of an object made anew
+                    self._doubt(job)
+                    errors.append(error)
+                    if isinstance(error, UnavailableError):
+                        queue.clear()
+                else:
+                    self._metrics.asked(job.kind, "success")
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(min(self._parallel, len(queue))):
+                group.create_task(work(), name=f"CpuNode writer {number}")
+        if errors:
+            raise errors[0]
+
+    def _doubt(self, job: Job) -> None:
+        self._metrics.asked(job.kind, "error")
+        self._fleet.unsure.add(job.node)

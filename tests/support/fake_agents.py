@@ -1,0 +1,60 @@
+"""The agents of a fake cluster, as far as the operator sees them: they answer specs with statuses."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fake_api import FakeApi
+from fake_api_store import JsonObject
+
+Settings = Mapping[str, Any]
+
+
+class FakeAgents:
+    """Answers for all nodes; what they refuse, and which ones are away, a test says."""
+
+    def __init__(self, api: FakeApi, *, cpus: int = 8) -> None:
+        self.away: set[str] = set()
+        self.refuse: Callable[[Settings], str] = lambda settings: ""  # why settings are refused
+        self.drain: Callable[[JsonObject], bool] = lambda spec: bool(spec.get("outstanding"))
+        self._api = api
+        self._cpus = cpus
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._api.until(self._answer_all, seconds=3600)
+
+    def answer(self, name: str, **status: Any) -> None:
+        """One node's agent writes its status."""
+        self._api.edit("cpunodes", name, lambda one: one.update(status=self._status(one["spec"], **status)))
+
+    def _answer_all(self) -> bool:
+        for one in self._api.all("cpunodes"):
+            spec, status = one["spec"], one.get("status") or {}
+            name = one["metadata"]["name"]
+            if name in self.away:
+                continue
+            refusal = self.refuse(spec["settings"])
+            if refusal:
+                wanted = {"phase": "Failed", "appliedRevision": status.get("appliedRevision"), "why": refusal}
+            else:
+                phase = "Draining" if self.drain(spec) else "Ready"
+                wanted = {"phase": phase, "appliedRevision": spec["revision"], "why": ""}
+            if {key: status.get(key) for key in ("phase", "appliedRevision")} != {
+                key: wanted[key] for key in ("phase", "appliedRevision")
+            }:
+                self.answer(name, **wanted)
+        return False
+
+    def _status(self, spec: JsonObject, *, phase: str, appliedRevision: str | None, why: str = "") -> JsonObject:  # noqa: N803
+        applied = {
+            "type": "ConfigApplied",
+            "status": "False" if why else "True",
+            "reason": "Refused" if why else "Applied",
+        }
+        status = {
+            "phase": phase,
+            "topology": {"counts": {"cpus": self._cpus}},
+            "cpus": {"reserved": spec["settings"]["reservedCPUs"] or "0", "exclusive": "", "shared": "1"},
+            "conditions": [{**applied, "message": why}],
+        }
+        return status | ({"appliedRevision": appliedRevision} if appliedRevision else {})

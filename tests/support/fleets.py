@@ -1,0 +1,72 @@
+"""Nodes, configs and CpuNodes of a fleet, made the way the API server would show them."""
+
+from typing import Any
+
+from dracpu_api.settings import OutstandingClaim
+from dracpu_operator.model import Config, CpuNode, Node
+from dracpu_operator.read import read_config, read_cpu_node, read_node
+
+
+def node(name: str, *, uid: str = "", **labels: str) -> Node:
+    """A Linux node."""
+    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": "1"}
+    return read_node({"metadata": {**metadata, "labels": {"kubernetes.io/os": "linux", **labels}}})
+
+
+def config(name: str = "all", *, created: str = "2026-01-01T00:00:00Z", status: Any = None, **spec: Any) -> Config:
+    """A CpuDriverConfig with such a spec."""
+    metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "generation": 3}
+    return read_config({"metadata": {**metadata, "creationTimestamp": created}, "spec": spec, "status": status})
+
+
+def settings(**fields: Any) -> dict[str, Any]:
+    """Settings as a CpuNode has them."""
+    wanted = config(**fields).wanted
+    assert wanted is not None
+    return {"mode": wanted.settings.mode, "groupBy": wanted.settings.group_by, "reservedCPUs": ""}
+
+
+def cpu_node(
+    name: str,
+    *,
+    given: str = "r1",
+    applied: str | None = "r1",
+    phase: str | None = "Ready",
+    owner: str | None = "",
+    follows: str = "all",
+    generation: int = 2,
+    failure: str = "",
+    outstanding: tuple[OutstandingClaim, ...] = (),
+    settings: dict[str, Any] | None = None,
+) -> CpuNode:
+    """A CpuNode of 8 CPUs, one reserved, two held, as its agent left it."""
+    claims = [
+        {
+            "uid": c.uid,
+            "namespace": c.namespace,
+            "name": c.name,
+            "devices": [{"name": d, "cpus": n} for d, n in c.devices],
+        }
+        for c in outstanding
+    ]
+    metadata: dict[str, Any] = {"name": name, "uid": f"cpu-{name}", "resourceVersion": "1", "generation": generation}
+    if owner is not None:
+        metadata["ownerReferences"] = [{"kind": "Node", "name": name, "uid": owner or f"uid-{name}"}]
+    status: dict[str, Any] = {}
+    if phase:
+        condition = {"type": "ConfigApplied", "status": "False" if failure else "True", "message": failure}
+        status = {
+            "phase": phase,
+            "topology": {"counts": {"cpus": 8}},
+            "cpus": {"reserved": "0", "exclusive": "2-3", "shared": "1,4-7"},
+            "conditions": [condition],
+        }
+        if applied:
+            status["appliedRevision"] = applied
+    spec = {
+        "config": {"name": follows, "generation": 1},
+        "settings": settings or {"mode": "grouped"},
+        "revision": given,
+        "outstanding": claims,
+    }
+    return read_cpu_node({"metadata": metadata, "spec": spec, "status": status})

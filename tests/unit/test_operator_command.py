@@ -1,0 +1,92 @@
+"""The command line, and the pages for probes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dracpu_api.generate import crds
+from dracpu_operator.__main__ import main
+from dracpu_operator.errors import ListenError
+from dracpu_operator.http import parse_address
+from dracpu_operator.options import parse, run_options
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+    """The exit code, or what `sys.exit` was given; None at a normal end."""
+    monkeypatch.setattr(sys, "argv", ["dracpu-operator", *arguments])
+    try:
+        main()
+    except SystemExit as end:
+        return end.code
+    return None
+
+
+def test_crds_are_printed_as_one_stream_of_documents(monkeypatch, capsys) -> None:
+    assert call(monkeypatch, "crds") is None
+    assert capsys.readouterr().out.split("---\n") == list(crds().values())
+
+
+def test_valid_objects_pass_without_a_word(monkeypatch, capsys, tmp_path) -> None:
+    file = tmp_path / "good.yaml"
+    file.write_text(
+        "kind: CpuDriverConfig\nmetadata: {name: a}\n---\nkind: CpuDriverConfig\nspec: {mode: individual}\n"
+    )
+    assert call(monkeypatch, "validate", str(file)) is None
+    assert capsys.readouterr().out == ""
+
+
+def test_each_problem_is_a_line_that_names_the_object_and_the_field(monkeypatch, capsys, tmp_path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(
+        "kind: CpuDriverConfig\nmetadata: {name: a}\nspec: {mode: x, reservedCPUs: 3-1}\n---\n"
+        "kind: CpuDriverConfig\nspec: {mod: grouped}\n---\nkind: Pod\n"
+    )
+    assert call(monkeypatch, "validate", str(file)) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith(f"{file}: CpuDriverConfig a: spec.mode: ")
+    assert lines[2] == f"{file}: object 2: spec.mod: unknown field: misspelt, or made for a newer version"
+    assert "kind must be CpuDriverConfig or CpuNode" in lines[3]
+
+
+def test_an_empty_file_is_no_object(monkeypatch, capsys, tmp_path) -> None:
+    file = tmp_path / "empty.yaml"
+    file.write_text("---\n")
+    assert call(monkeypatch, "validate", str(file)) == 1
+    assert "there is no object in it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [None, "a: [", b"\xff\xfe\x00"])
+def test_a_file_that_cannot_be_read_is_one_clear_line(monkeypatch, tmp_path, content) -> None:
+    file = tmp_path / "config.yaml"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert str(call(monkeypatch, "validate", str(file))).startswith(f"dracpu-operator: cannot read {file}")
+
+
+def test_options_come_from_the_command_line_then_from_the_environment() -> None:
+    environment = {"DRACPU_OPERATOR_HTTP_ADDRESS": ":9", "DRACPU_OPERATOR_LOG_LEVEL": "debug"}
+    options = run_options(parse(["run", "--http-address", ":8", "--kubeconfig", "k"], environment))
+    assert (options.http_address, options.log_level, options.kubeconfig) == (":8", "debug", Path("k"))
+    assert run_options(parse(["run"], {})).kubeconfig is None
+
+
+def test_a_wrong_choice_in_the_environment_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        parse(["run"], {"DRACPU_OPERATOR_LOG_FORMAT": "xml"})
+    assert "'xml' is not one of json, text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [(":8080", (None, 8080)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:80", ("::1", 80))],
+)
+def test_addresses(address, expected) -> None:
+    assert parse_address(address) == expected
+
+
+@pytest.mark.parametrize("address", ["8080", "a:b", ":70000", "::1:80"])
+def test_what_is_no_address_is_refused(address) -> None:
+    with pytest.raises(ListenError, match="is no address"):
+        parse_address(address)

@@ -1,0 +1,93 @@
+"""What is known, when views come in any order; and when claims are listed again."""
+
+from typing import Any
+
+from fleets import cpu_node
+
+from dracpu_operator.fleet import Fleet
+from dracpu_operator.pace import Relisting
+
+
+def raw(name: str = "n1", uid: str = "u1", version: int = 1, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": uid, "resourceVersion": str(version), "labels": labels}}
+
+
+def news(fleet: Fleet) -> bool:
+    there = fleet.changed.is_set()
+    fleet.changed.clear()
+    return there
+
+
+def test_only_what_decisions_look_at_is_news() -> None:
+    fleet = Fleet()
+    fleet.see_node(raw())
+    assert news(fleet)
+    fleet.see_node(raw(version=2))  # a heartbeat
+    assert not news(fleet)
+    fleet.see_node(raw(version=3, pool="x"))
+    assert news(fleet)
+
+
+def test_an_older_view_does_not_replace_a_newer_one() -> None:
+    fleet = Fleet()
+    fleet.see_node(raw(version=5, pool="new"))
+    fleet.see_node(raw(version=4, pool="old"))
+    assert fleet.nodes["n1"].labels == {"pool": "new"}
+
+
+def test_the_deletion_of_a_former_object_does_not_touch_the_present_one() -> None:
+    fleet = Fleet()
+    fleet.see_node(raw(uid="u2", version=9))
+    fleet.lose_node("n1", "u1")
+    assert fleet.nodes["n1"].uid == "u2"
+    fleet.lose_node("n1", "u2")
+    assert fleet.nodes == {}
+
+
+def test_a_complete_list_shows_what_is_gone_and_spares_what_came_meanwhile() -> None:
+    fleet = Fleet()
+    for name in ("gone", "stays"):
+        fleet.see_node(raw(name, f"u-{name}"))
+    known = list(fleet.nodes.values())
+    fleet.see_node(raw("new", "u-new"))  # while the list was on its way
+    fleet.recheck_nodes(known, [raw("stays", "u-stays")])
+    assert set(fleet.nodes) == {"stays", "new"}
+
+
+def test_cpu_nodes_that_a_list_of_metadata_shows_otherwise_are_read_again() -> None:
+    fleet = Fleet()
+    fleet.cpu_nodes = {name: cpu_node(name, generation=2) for name in ("same", "changed", "gone")}
+    listed = [
+        {"metadata": {"name": "same", "uid": "cpu-same", "generation": 2}},
+        {"metadata": {"name": "changed", "uid": "cpu-changed", "generation": 3}},
+        {"metadata": {"name": "unknown", "uid": "cpu-unknown", "generation": 1}},
+    ]
+    fleet.recheck_cpu_nodes(list(fleet.cpu_nodes.values()), listed)
+    assert fleet.unsure == {"changed", "unknown"}
+    assert set(fleet.cpu_nodes) == {"same", "changed"}
+
+
+def test_how_long_ago_a_node_was_seen() -> None:
+    now = [100.0]
+    fleet = Fleet(clock=lambda: now[0])
+    fleet.see_node(raw())
+    now[0] = 107.0
+    assert fleet.seconds_since_seen("n1") == 7.0
+
+
+def test_claims_are_listed_soon_after_something_moved_and_ever_more_rarely_while_nothing_does() -> None:
+    relisting = Relisting(first=5, cap=20)
+    followed = [cpu_node("n1", phase="Settling")]
+    assert not relisting.is_due([], 0)
+    assert not relisting.is_due(followed, 0)
+    due = [now for now in range(100) if relisting.is_due(followed, now)]
+    assert due == [5, 10, 20, 40, 60, 80]
+    moved = [cpu_node("n1", phase="Draining")]
+    assert [now for now in range(100, 112) if relisting.is_due(moved, now)] == [100, 105]
+
+
+def test_once_no_node_changes_its_devices_no_list_is_due() -> None:
+    relisting = Relisting(first=5, cap=20)
+    relisting.is_due([cpu_node("n1", phase="Settling")], 0)
+    assert not relisting.is_due([], 50)
+    assert relisting.due_at == float("inf")

@@ -1,0 +1,155 @@
+"""How many nodes change at a time."""
+
+from dataclasses import replace
+
+import pytest
+from fleets import cpu_node
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from dracpu_api.models import Rollout
+from dracpu_operator.model import CpuNode, Phase
+from dracpu_operator.rollout import Member, budget, next_nodes, unavailable
+
+
+def fleet(*cpu_nodes: CpuNode | None) -> list[Member]:
+    return [Member(f"n{number}", one) for number, one in enumerate(cpu_nodes)]
+
+
+READY = cpu_node("n", given="r1", applied="r1")
+UNDER_WAY = cpu_node("n", given="r2", applied="r1")
+SETTLING = cpu_node("n", given="r2", applied="r1", phase="Settling")
+FAILED = cpu_node("n", given="broken", applied="r1", phase="Failed")
+DONE = cpu_node("n", given="r2", applied="r2")
+DRAINING = cpu_node("n", given="r2", applied="r2", phase="Draining")
+SILENT = cpu_node("n", given="r1", applied=None, phase=None)
+STARTING = cpu_node("n", given="r1", applied=None, phase="Pending", generation=1)
+RESTARTED = cpu_node("n", given="r1", applied=None, phase="Pending", generation=5)
+
+
+@pytest.mark.parametrize(
+    ("limit", "nodes", "expected"),
+    [
+        ("25%", 8, 2),
+        ("25%", 9, 3),
+        ("25%", 1, 1),
+        ("1%", 5000, 50),
+        ("100%", 7, 7),
+        (3, 100, 3),
+        (3, 1, 3),
+        ("25%", 0, 1),
+    ],
+)
+def test_the_budget_is_a_number_or_a_percentage_rounded_up(limit, nodes, expected) -> None:
+    assert budget(Rollout(max_unavailable=limit), nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (READY, False),
+        (DONE, False),
+        (DRAINING, False),  # has published: claims may hold on for weeks
+        (UNDER_WAY, True),
+        (SETTLING, True),
+        (FAILED, True),
+        (RESTARTED, True),
+        (STARTING, False),  # first settings disturb nothing
+        (SILENT, False),
+    ],
+)
+def test_what_uses_up_the_budget(one, expected) -> None:
+    assert unavailable(fleet(one)) == expected
+
+
+def test_nodes_change_in_order_as_far_as_the_budget_goes() -> None:
+    rollout = Rollout(max_unavailable=2)
+    assert next_nodes(rollout, "r2", fleet(READY, READY, READY)) == ["n0", "n1"]
+    assert next_nodes(rollout, "r2", fleet(UNDER_WAY, READY, READY)) == ["n1"]
+    assert next_nodes(rollout, "r2", fleet(UNDER_WAY, SETTLING, READY)) == []
+    assert next_nodes(rollout, "r2", fleet(DONE, DRAINING, READY, READY)) == ["n2", "n3"]
+    assert next_nodes(rollout, "r2", fleet(DONE, DONE, DONE)) == []
+
+
+def test_first_settings_take_no_budget() -> None:
+    rollout = Rollout(max_unavailable=1)
+    assert next_nodes(rollout, "r2", fleet(None, None, None)) == ["n0", "n1", "n2"]
+    assert next_nodes(rollout, "r2", fleet(None, SILENT, READY, READY)) == ["n0", "n1", "n2"]
+    assert next_nodes(rollout, "r1", fleet(STARTING, STARTING)) == []
+
+
+def test_nodes_that_a_broken_config_stopped_at_are_the_first_to_be_put_right() -> None:
+    rollout = Rollout(max_unavailable=2)
+    assert next_nodes(rollout, "broken", fleet(FAILED, FAILED, READY)) == []
+    assert next_nodes(rollout, "r3", fleet(READY, FAILED, FAILED, READY)) == ["n1", "n2"]
+
+
+def test_first_settings_that_failed_are_all_put_right_at_once() -> None:
+    failed_first = cpu_node("n", given="broken", applied=None, phase="Failed", generation=1)
+    members = fleet(failed_first, failed_first, failed_first)
+    assert next_nodes(Rollout(max_unavailable=1), "r2", members) == ["n0", "n1", "n2"]
+
+
+def test_paused_holds_changes_but_not_first_settings() -> None:
+    rollout = Rollout(max_unavailable=5, paused=True)
+    assert next_nodes(rollout, "r2", fleet(READY, FAILED, SILENT, None)) == ["n3"]
+
+
+class RollingOut(RuleBasedStateMachine):
+    """Edits, answers, failures and restarted operators in any order."""
+
+    @initialize(count=st.integers(1, 12), limit=st.one_of(st.integers(1, 4), st.sampled_from(["10%", "34%", "100%"])))
+    def install(self, count, limit) -> None:
+        self.rollout = Rollout(max_unavailable=limit)
+        self.wanted = "r0"
+        self.nodes = {f"n{number:02}": cpu_node("n", given="r0", applied="r0") for number in range(count)}
+
+    @rule(revision=st.sampled_from(["r1", "r2", "broken1", "broken2"]))
+    def edit(self, revision) -> None:
+        self.wanted = revision
+
+    @rule()
+    def roll(self) -> None:
+        before = self.disturbed()
+        for name in next_nodes(self.rollout, self.wanted, self.members()):
+            one = self.nodes[name]
+            assert one.spec is not None
+            spec = replace(one.spec, revision=self.wanted)
+            self.nodes[name] = replace(one, spec=spec, generation=one.generation + 1)
+        assert self.disturbed() <= max(before, budget(self.rollout, len(self.nodes)))
+
+    @rule(data=st.data())
+    def answer(self, data) -> None:
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        one = self.nodes[name]
+        if str(one.given).startswith("broken"):
+            self.nodes[name] = replace(one, phase=Phase.FAILED)
+        else:
+            settles = [] if one.arrived else [Phase.SETTLING]
+            phase = data.draw(st.sampled_from([Phase.READY, Phase.DRAINING, *settles]))
+            applied = one.applied if phase is Phase.SETTLING else one.given
+            self.nodes[name] = replace(one, phase=phase, applied=applied)
+
+    @invariant()
+    def never_more_than_the_budget(self) -> None:
+        if hasattr(self, "nodes"):
+            assert self.disturbed() <= budget(self.rollout, len(self.nodes))
+
+    def teardown(self) -> None:
+        """Once the settings are right and agents answer, every rollout comes to its end."""
+        if not hasattr(self, "nodes"):
+            return
+        self.wanted = "right"
+        for _ in range(2 * len(self.nodes) + 2):
+            self.roll()
+            self.nodes = {name: replace(one, phase=Phase.READY, applied=one.given) for name, one in self.nodes.items()}
+        assert {one.applied for one in self.nodes.values()} == {self.wanted}
+
+    def members(self) -> list[Member]:
+        return [Member(name, one) for name, one in self.nodes.items()]
+
+    def disturbed(self) -> int:
+        return unavailable(self.members())
+
+
+TestRollingOut = RollingOut.TestCase

@@ -1,0 +1,150 @@
+"""What a config's status tells."""
+
+from typing import Any
+
+import pytest
+from fleets import config, cpu_node, node
+
+from dracpu_api.models import CpuDriverConfigStatus
+from dracpu_operator.model import CpuNode
+from dracpu_operator.selection import Selected
+from dracpu_operator.summary import announcements, is_same, is_urgent, status_of
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+WANTED = config().wanted
+assert WANTED is not None
+R = WANTED.revision
+
+
+def status(
+    *cpu_nodes: CpuNode, nodes: int | None = None, now: str = NOW, before: Any = None, **spec: Any
+) -> dict[str, Any]:
+    known = {one.name: one for one in cpu_nodes}
+    count = len(cpu_nodes) if nodes is None else nodes
+    names = [one.name for one in cpu_nodes] + [f"more{number}" for number in range(count - len(cpu_nodes))]
+    return status_of(Selected(config(status=before, **spec), [node(name) for name in names]), known, now)
+
+
+def said(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in told["conditions"]}
+
+
+def message(told: dict[str, Any], kind: str) -> str:
+    return next(str(one["message"]) for one in told["conditions"] if one["type"] == kind)
+
+
+def done(name: str) -> CpuNode:
+    return cpu_node(name, given=R, applied=R)
+
+
+def failed(name: str, why: str = "no CPU 400") -> CpuNode:
+    return cpu_node(name, given=R, applied="r0", phase="Failed", failure=why)
+
+
+def test_all_is_well() -> None:
+    told = status(done("n1"), cpu_node("n2", given=R, applied=R, phase="Draining"))
+    assert told["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
+    assert told["cpus"] == {"total": 16, "reserved": 2, "exclusive": 4, "available": 10}
+    assert told["observedGeneration"] == 3
+    assert said(told) == {
+        "Accepted": ("True", "Valid"),
+        "Progressing": ("False", "Complete"),
+        "Available": ("True", "EnoughNodes"),
+        "Degraded": ("False", "NoFailures"),
+        "Conflicted": ("False", "NoConflict"),
+    }
+
+
+def test_nodes_are_counted_by_how_far_they_are() -> None:
+    settling = cpu_node("n2", given=R, applied="r0", phase="Settling")
+    waiting = cpu_node("n3", given="r0", applied="r0")
+    told = status(done("n1"), settling, waiting, failed("n4"), nodes=5)
+    assert told["nodes"] == {"selected": 5, "applied": 1, "progressing": 3, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("cpu_nodes", "spec", "expected"),
+    [
+        ([done("n1"), cpu_node("n2", given=R, applied="r0")], {}, ("True", "RollingOut")),
+        ([done("n1"), cpu_node("n2", given="r0", applied="r0")], {"rollout": {"paused": True}}, ("False", "Paused")),
+        (
+            [failed("n1"), cpu_node("n2", given="r0", applied="r0")],
+            {"rollout": {"maxUnavailable": 1}},
+            ("False", "Stopped"),
+        ),
+        ([failed("n1"), done("n2")], {}, ("False", "Incomplete")),
+        ([], {}, ("False", "NoNodes")),
+        ([done("n1")], {"reservedCPUs": "x"}, ("False", "NotAccepted")),
+    ],
+)
+def test_progressing_tells_why_it_goes_on_or_stands_still(cpu_nodes, spec, expected) -> None:
+    assert said(status(*cpu_nodes, **spec))["Progressing"] == expected
+
+
+def test_degraded_names_the_first_few_nodes_and_why() -> None:
+    told = status(*(failed(f"n{number}", f"reason {number}") for number in range(5)))
+    assert said(told)["Degraded"] == ("True", "NodesFailed")
+    assert "n0: reason 0; n1: reason 1; n2: reason 2; and 2 more" in message(told, "Degraded")
+
+
+def test_a_config_that_cannot_be_understood_says_what_to_put_right() -> None:
+    told = status(done("n1"), reservedCPUs="3-1")
+    assert said(told)["Accepted"] == ("False", "Invalid")
+    assert "spec.reservedCPUs: a range is reversed" in message(told, "Accepted")
+
+
+@pytest.mark.parametrize(
+    ("serving", "nodes", "limit", "expected"),
+    [(4, 4, 1, "True"), (3, 4, 1, "True"), (2, 4, 1, "False"), (0, 1, 1, "False"), (0, 0, 1, "False")],
+)
+def test_available_means_that_no_more_than_max_unavailable_are_missing(serving, nodes, limit, expected) -> None:
+    told = status(*(done(f"n{n}") for n in range(serving)), nodes=nodes, rollout={"maxUnavailable": limit})
+    assert said(told)["Available"][0] == expected
+
+
+def test_a_conflict_names_the_winner_and_the_nodes() -> None:
+    selected = Selected(config("loser"), [], {"winner": ["n1", "n2", "n3", "n4"]})
+    told = status_of(selected, {}, NOW)
+    assert said(told)["Conflicted"] == ("True", "SamePriority")
+    assert "4 nodes (n1; n2; n3; and 1 more) lost to winner" in message(told, "Conflicted")
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    first = status(done("n1"))
+    second = status(failed("n1"), now=LATER, before=first)
+    times = {one["type"]: one["lastTransitionTime"] for one in second["conditions"]}
+    assert times["Degraded"] == LATER
+    assert times["Accepted"] == NOW
+
+
+def test_the_same_status_is_the_same_in_any_order_and_at_any_time() -> None:
+    first = status(done("n1"))
+    stored = {**first, "conditions": first["conditions"][::-1]}
+    assert is_same(status(done("n1"), now=LATER, before=stored), stored)
+    assert not is_same(status(done("n1"), nodes=2, before=stored), stored)
+
+
+def test_only_what_somebody_waits_for_is_urgent() -> None:
+    rolling = status(done("n1"), cpu_node("n2", given=R, applied="r0"), nodes=9)
+    further = status(done("n1"), done("n2"), nodes=9, before=rolling)
+    assert not is_urgent(further, rolling)
+    assert is_urgent(status(done("n1"), done("n2"), before=rolling), rolling)
+    assert is_urgent({**rolling, "observedGeneration": 4}, rolling)
+    assert is_urgent(rolling, {})
+
+
+def test_events_tell_of_transitions_and_at_first_of_what_is_wrong() -> None:
+    well = status(done("n1"))
+    assert announcements(well, {}) == []
+    bad = status(failed("n1"), before=well)
+    assert [(one.severity, one.reason) for one in announcements(bad, well)] == [
+        ("Normal", "Incomplete"),
+        ("Warning", "NodesFailed"),
+    ]
+    assert announcements(bad, bad) == []
+    assert [one.severity for one in announcements(bad, {})] == ["Warning"]
+
+
+def test_whatever_is_told_fits_the_schema() -> None:
+    told = status(done("n1"), failed("n2"), nodes=4)
+    CpuDriverConfigStatus.model_validate(told, by_alias=True, by_name=False)

@@ -1,0 +1,326 @@
+"""The whole operator, kopf and all, against a fake API server over HTTP; fake agents answer for the nodes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from background import background
+from fake_agents import FakeAgents
+from fake_api import FakeApi
+from fake_api_store import JsonObject
+from running_operator import QUICK, RunningOperator
+
+
+class World:
+    """A cluster without an operator yet."""
+
+    def __init__(self, api: FakeApi, agents: FakeAgents, folder: Path) -> None:
+        self.api = api
+        self.agents = agents
+        self._folder = folder
+
+    def operator(self) -> RunningOperator:
+        return RunningOperator(self.api.url, self._folder)
+
+    def node(self, name: str, **labels: str) -> None:
+        metadata = {"name": name, "labels": {"kubernetes.io/os": "linux", **labels}}
+        self.api.add("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
+    def nodes(self, count: int) -> None:
+        for number in range(count):
+            self.node(f"n{number}")
+
+    def config(self, name: str = "all", **spec: Any) -> None:
+        metadata = {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        body = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuDriverConfig", "metadata": metadata, "spec": spec}
+        self.api.add("cpudriverconfigs", body)
+
+    def edit(self, name: str = "all", **spec: Any) -> None:
+        self.api.edit("cpudriverconfigs", name, lambda one: one["spec"].update(spec))
+
+    def specs(self) -> dict[str, JsonObject]:
+        return {one["metadata"]["name"]: one["spec"] for one in self.api.all("cpunodes")}
+
+    def having(self, **settings: Any) -> set[str]:
+        """The nodes that were given settings like these."""
+        return {name for name, spec in self.specs().items() if settings.items() <= spec["settings"].items()}
+
+    def reached(self, count: int) -> bool:
+        return len(self.having(mode="individual")) >= count
+
+    def status(self, name: str = "all") -> JsonObject:
+        return dict(self.api.get("cpudriverconfigs", name).get("status") or {})
+
+    def condition(self, kind: str, name: str = "all") -> JsonObject:
+        return next((one for one in self.status(name).get("conditions", ()) if one["type"] == kind), {})
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await self.api.until(condition, seconds=20)
+
+    async def applied(self, count: int, name: str = "all") -> None:
+        """Until the status tells of the present spec, and that so many nodes have applied it."""
+        await self.until(lambda: self._tells(name, count))
+
+    def _tells(self, name: str, count: int) -> bool:
+        config = self.api.get("cpudriverconfigs", name)
+        status = config.get("status") or {}
+        present = status.get("observedGeneration") == config["metadata"]["generation"]
+        return bool(present and status["nodes"]["applied"] == count)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with FakeApi() as api:
+        agents = FakeAgents(api)
+        async with background(agents.run()):
+            yield World(api, agents, tmp_path)
+
+
+async def test_a_config_becomes_a_cpu_node_for_each_linux_node_and_the_status_tells_it(world: World) -> None:
+    world.nodes(3)
+    world.node("windows", **{"kubernetes.io/os": "windows"})
+    world.config(reservedCPUs="0,1")
+    async with world.operator():
+        await world.applied(3)
+    assert set(world.specs()) == {"n0", "n1", "n2"}
+    one = world.api.get("cpunodes", "n0")
+    owner = world.api.get("nodes", "n0")["metadata"]["uid"]
+    assert one["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": owner}]
+    assert one["spec"]["config"] == {"name": "all", "generation": 1}
+    assert one["spec"]["settings"]["reservedCPUs"] == "0-1"
+    assert world.status()["nodes"] == {"selected": 3, "applied": 3, "progressing": 0, "failed": 0}
+    assert world.status()["cpus"] == {"total": 24, "reserved": 6, "exclusive": 0, "available": 18}
+    assert world.condition("Progressing")["reason"] == "Complete"
+
+
+async def test_a_change_reaches_the_nodes_within_max_unavailable(world: World) -> None:
+    world.nodes(8)
+    world.config(rollout={"maxUnavailable": "25%"})
+    async with world.operator():
+        await world.applied(8)
+        world.agents.away = {f"n{number}" for number in range(8)}
+        world.edit(mode="individual")
+        for expected in (2, 4, 6, 8):
+            await world.until(partial(world.reached, expected))
+            await world.api.settled()
+            assert len(world.having(mode="individual")) == expected
+            for name in world.having(mode="individual") & world.agents.away:
+                world.agents.away.discard(name)
+                world.agents.answer(name, phase="Ready", appliedRevision=world.specs()[name]["revision"])
+        await world.applied(8)
+
+
+async def test_a_label_moves_a_node_to_another_config(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    world.config("databases", nodeSelector={"matchLabels": {"pool": "databases"}}, priority=10, mode="individual")
+    async with world.operator():
+        await world.applied(2)
+        world.api.edit("nodes", "n1", lambda one: one["metadata"]["labels"].update(pool="databases"))
+        await world.applied(1, "databases")
+        assert world.having(mode="individual") == {"n1"}
+        world.api.edit("nodes", "n1", lambda one: one["metadata"]["labels"].pop("pool"))
+        await world.until(lambda: world.having(mode="individual") == set())
+
+
+async def test_a_broken_config_stops_says_where_and_why_and_goes_on_once_it_is_put_right(world: World) -> None:
+    world.agents.refuse = lambda settings: "no CPU 400 here" if settings["reservedCPUs"] == "400" else ""
+    world.nodes(6)
+    world.config(rollout={"maxUnavailable": 2})
+    async with world.operator():
+        await world.applied(6)
+        world.edit(reservedCPUs="400")
+        await world.until(lambda: world.condition("Progressing").get("reason") == "Stopped")
+        await world.api.settled()
+        assert world.having(reservedCPUs="400") == {"n0", "n1"}
+        assert world.status()["nodes"] == {"selected": 6, "applied": 0, "progressing": 4, "failed": 2}
+        degraded = world.condition("Degraded")
+        assert degraded["status"] == "True"
+        assert "n0: no CPU 400 here; n1: no CPU 400 here" in degraded["message"]
+        world.edit(reservedCPUs="2")
+        await world.applied(6)
+        assert world.having(reservedCPUs="2") == set(world.specs())
+        assert world.condition("Degraded")["status"] == "False"
+    told = [(one["type"], one["reason"]) for one in world.api.all("events")]
+    assert {("Warning", "Stopped"), ("Warning", "NodesFailed"), ("Normal", "Complete")} <= set(told)
+
+
+async def test_a_paused_rollout_holds_changes_and_still_serves_new_nodes(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    async with world.operator():
+        await world.applied(2)
+        world.edit(mode="individual", rollout={"paused": True})
+        await world.until(lambda: world.condition("Progressing").get("reason") == "Paused")
+        world.node("n2")
+        await world.applied(1)
+        assert world.having(mode="individual") == {"n2"}
+        world.edit(rollout={"paused": False})
+        await world.applied(3)
+
+
+async def test_a_node_that_comes_back_with_another_uid_gets_a_cpu_node_of_its_own(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    async with world.operator():
+        await world.applied(2)
+        before = world.api.get("cpunodes", "n1")["metadata"]["uid"]
+        world.api.remove("nodes", "n1")
+        await world.applied(1)
+        world.node("n1")
+        await world.applied(2)
+    after = world.api.get("cpunodes", "n1")["metadata"]
+    assert after["uid"] != before
+    assert after["ownerReferences"][0]["uid"] == world.api.get("nodes", "n1")["metadata"]["uid"]
+
+
+async def test_cpu_nodes_go_with_the_last_config_and_those_of_others_stay(world: World) -> None:
+    world.nodes(2)
+    world.api.add("nodes", {"metadata": {"name": "by-hand", "labels": {"kubernetes.io/os": "linux", "mine": "yes"}}})
+    spec = {"config": {"name": "me", "generation": 1}, "settings": {"reservedCPUs": ""}, "revision": "1"}
+    world.api.add("cpunodes", {"metadata": {"name": "by-hand"}, "spec": spec})
+    world.config(nodeSelector={"matchExpressions": [{"key": "mine", "operator": "DoesNotExist"}]})
+    async with world.operator():
+        await world.applied(2)
+        world.api.remove("cpudriverconfigs", "all")
+        await world.until(lambda: set(world.specs()) == {"by-hand"})
+
+
+async def test_what_has_not_changed_is_not_written(world: World) -> None:
+    world.nodes(3)
+    world.config()
+    async with world.operator():
+        await world.applied(3)
+        await world.api.settled(0.2)
+        before = len(world.api.written())
+        world.api.edit("nodes", "n0", lambda one: one.update(status={"heartbeat": 1}))
+        world.api.edit("cpudriverconfigs", "all", lambda one: one["metadata"].update(annotations={"a": "b"}))
+        world.node("elsewhere", **{"kubernetes.io/os": "windows"})
+        await world.api.settled(0.2)
+        assert world.api.written()[before:] == []
+    async with world.operator():
+        await world.until(lambda: world.api.watching >= 3)
+        await world.api.settled(0.2)
+    assert world.api.written()[before:] == []
+
+
+async def test_a_change_of_the_rollout_alone_touches_no_node(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    async with world.operator():
+        await world.applied(2)
+        before = world.specs()
+        world.edit(rollout={"maxUnavailable": 1})
+        await world.until(lambda: world.status()["observedGeneration"] == 2)
+    assert world.specs() == before
+
+
+async def test_an_operator_that_ends_in_the_middle_of_a_rollout_is_followed_by_one_that_goes_on(world: World) -> None:
+    world.nodes(6)
+    world.config(rollout={"maxUnavailable": 2})
+    async with world.operator():
+        await world.applied(6)
+        world.agents.away = set(world.specs())
+        world.edit(mode="individual")
+        await world.until(lambda: len(world.having(mode="individual")) == 2)
+    async with world.operator():
+        await world.until(lambda: world.api.watching >= 3)
+        await world.api.settled(0.2)
+        assert world.having(mode="individual") == {"n0", "n1"}
+        world.agents.away = set()
+        world.agents.answer("n0", phase="Ready", appliedRevision=world.specs()["n0"]["revision"])
+        await world.applied(6)
+
+
+async def test_claims_on_former_devices_are_named_until_they_end(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    group = {"driver": "dra.cpu", "pool": "n0", "device": "cpudevnuma000", "consumedCapacity": {"dra.cpu/cpu": "2"}}
+    foreign = {"driver": "dra.net", "pool": "n0", "device": "eth0"}
+    status = {"allocation": {"devices": {"results": [group, foreign]}}}
+    async with world.operator():
+        await world.applied(2)
+        made = world.api.add("resourceclaims", {"metadata": {"name": "c"}, "status": status}, namespace="default")
+        world.edit(mode="individual")
+        await world.applied(2)
+        uid = made["metadata"]["uid"]
+        named = {"uid": uid, "namespace": "default", "name": "c", "devices": [{"name": "cpudevnuma000", "cpus": 2}]}
+        assert [spec["outstanding"] for spec in world.specs().values()] == [[named], []]
+        world.api.remove("resourceclaims", "default/c")
+        await world.until(lambda: world.specs()["n0"]["outstanding"] == [])
+        await world.until(lambda: world.api.get("cpunodes", "n0")["status"]["phase"] == "Ready")
+
+
+async def test_a_claim_allocated_while_the_node_settles_is_named_too(world: World) -> None:
+    world.nodes(1)
+    world.config()
+    async with world.operator():
+        await world.applied(1)
+        world.agents.away = {"n0"}
+        old = world.specs()["n0"]["revision"]
+        world.edit(mode="individual")
+        await world.until(lambda: world.specs()["n0"]["revision"] != old)
+        world.agents.answer("n0", phase="Settling", appliedRevision=old)
+        late = {"driver": "dra.cpu", "pool": "n0", "device": "cpudevnuma000", "consumedCapacity": {"dra.cpu/cpu": "1"}}
+        own = {"driver": "dra.cpu", "pool": "n0", "device": "cpudev003"}
+        for name, result in (("late", late), ("own", own)):
+            status = {"allocation": {"devices": {"results": [result]}}}
+            world.api.add("resourceclaims", {"metadata": {"name": name}, "status": status}, namespace="default")
+        await world.until(lambda: [one["name"] for one in world.specs()["n0"]["outstanding"]] == ["late"])
+
+
+async def test_the_operator_waits_for_its_custom_resources(world: World) -> None:
+    world.nodes(1)
+    world.config()
+    world.api.fail("GET cpudriverconfigs", 404, "NotFound", times=3)
+    async with world.operator():
+        await world.applied(1)
+
+
+async def test_a_write_without_an_answer_does_not_exceed_the_budget(world: World) -> None:
+    world.nodes(4)
+    world.config(rollout={"maxUnavailable": 1})
+    async with world.operator():
+        await world.applied(4)
+        world.agents.away = set(world.specs())
+        world.api.lose_answer("PATCH cpunodes")
+        world.edit(mode="individual")
+        await world.until(lambda: world.having(mode="individual"))
+        await world.api.settled(0.3)
+        assert world.having(mode="individual") == {"n0"}
+
+
+async def test_an_api_server_that_is_away_for_a_while_is_waited_for(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    async with world.operator():
+        await world.applied(2)
+        world.api.fail("(PATCH|GET)", 503, "ServiceUnavailable", times=12)
+        world.api.cut_watches()
+        world.edit(mode="individual")
+        await world.applied(2)
+        await world.until(lambda: world.having(mode="individual") == {"n0", "n1"})
+
+
+async def test_deletions_that_the_watch_misses_are_found(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        agents = FakeAgents(api)
+        world = World(api, agents, tmp_path)
+        pace = type(QUICK)(debounce=0.01, first_recheck=0.05, recheck=0.05, status=0.05)
+        async with background(agents.run()):
+            world.nodes(2)
+            world.config()
+            async with RunningOperator(api.url, tmp_path, pace):
+                await world.applied(2)
+                api.hold_watches()
+                world.api.remove("nodes", "n1")
+                await world.until(lambda: world.status()["nodes"]["selected"] == 1)
+                world.api.remove("cpunodes", "n0")
+                await world.until(lambda: "n0" in world.specs())
+                world.api.remove("cpudriverconfigs", "all")
+                await world.until(lambda: "n0" not in world.specs())
+                api.release_watches()
+                await asyncio.sleep(0)

@@ -1,0 +1,103 @@
+"""The operator as a process: its probes, its end on SIGTERM, its lines about what is missing; and its API client."""
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from fake_api import FakeApi
+from kubernetes_asyncio.client import Configuration
+from running_operator import kubeconfig
+
+from dracpu_operator.cluster import CPU_NODES, NODES, Cluster
+from dracpu_operator.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
+from dracpu_operator.model import Node
+
+NODE = Node("n1", "uid-n1", 1, {})
+
+
+async def start(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dracpu_operator", "run", *arguments, stderr=asyncio.subprocess.PIPE
+    )
+
+
+async def test_probes_answer_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(kubeconfig(api.url)))
+        api.add("nodes", {"metadata": {"name": "n1"}})
+        api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {}})
+        process = await start("--kubeconfig", str(file), "--http-address", "127.0.0.1:0")
+        assert process.stderr is not None
+        started = await process.stderr.readline()
+        port = int(re.search(rb'"http_port": (\d+)', started)[1])  # type: ignore[index]
+        await api.until(lambda: api.all("cpunodes") and api.watching >= 3, seconds=30)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers={"Connection": "close"}) as probes:
+            pages = {}
+            for path in ("/healthz", "/readyz", "/metrics"):
+                async with probes.get(path) as answer:
+                    pages[path] = (answer.status, await answer.text())
+        process.send_signal(signal.SIGTERM)
+        _, rest = await asyncio.wait_for(process.communicate(), 20)
+        assert process.returncode == 0, rest.decode()
+        assert b"Traceback" not in rest
+    assert pages["/healthz"] == pages["/readyz"] == (200, "ok\n")
+    assert 'dra_cpu_operator_nodes{config="all",state="selected"} 1.0' in pages["/metrics"][1]
+
+
+async def test_a_missing_kubeconfig_is_one_clear_line(tmp_path: Path) -> None:
+    process = await start("--kubeconfig", str(tmp_path / "none"))
+    _, said = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 1
+    assert said.decode().splitlines()[-1].startswith(f"dracpu-operator: the kubeconfig {tmp_path}/none is missing")
+
+
+@asynccontextmanager
+async def client(api: FakeApi) -> AsyncIterator[Cluster]:
+    async with Cluster(Configuration(host=api.url), instance="test") as cluster:
+        yield cluster
+
+
+async def test_a_long_list_is_read_page_by_page() -> None:
+    async with FakeApi() as api, client(api) as cluster:
+        for number in range(1201):
+            api.add("nodes", {"metadata": {"name": f"n{number:04}"}})
+        listed = [one["metadata"]["name"] async for one in cluster.items(NODES, metadata_only=True)]
+        assert listed == [f"n{number:04}" for number in range(1201)]
+        assert len(api.requests) == 3
+        assert "as=PartialObjectMetadataList" in api.requests[0].headers["Accept"]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(404, NotFoundError), (409, ConflictError), (403, RefusedError), (429, UnavailableError), (500, UnavailableError)],
+)
+async def test_refusals_come_typed_and_with_the_servers_words(code, expected) -> None:
+    async with FakeApi() as api, client(api) as cluster:
+        api.fail("GET", code, message="because")
+        with pytest.raises(expected, match=f"GET /apis/dra.cpu/v1alpha1/cpunodes/n1: {code} because"):
+            await cluster.read(CPU_NODES, "n1")
+
+
+async def test_no_answer_is_an_error_of_its_own() -> None:
+    async with FakeApi() as api, client(api) as cluster:
+        api.add("cpunodes", {"metadata": {"name": "n1"}})
+        api.lose_answer("GET", times=2)  # one connection that was used before may be tried again
+        with pytest.raises(UnavailableError, match="GET /apis/dra.cpu/v1alpha1/cpunodes/n1"):
+            await cluster.read(CPU_NODES, "n1")
+
+
+async def test_a_cpu_node_is_deleted_only_when_it_is_the_one_that_was_meant() -> None:
+    async with FakeApi() as api, client(api) as cluster:
+        made = api.add("cpunodes", {"metadata": {"name": NODE.name}})
+        with pytest.raises(ConflictError):
+            await cluster.delete_cpu_node(NODE.name, "another")
+        await cluster.delete_cpu_node(NODE.name, made["metadata"]["uid"])
+        assert api.all("cpunodes") == []
