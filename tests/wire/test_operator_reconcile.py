@@ -1,0 +1,114 @@
+"""The loop without kopf: what it does while no watch tells it anything, for as long as a test likes."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from background import background
+from fake_agents import FakeAgents
+from fake_api import FakeApi
+from kubernetes_asyncio.client import Configuration
+from running_operator import QUICK
+
+from dracpu_operator.cluster import Cluster
+from dracpu_operator.fleet import Fleet
+from dracpu_operator.metrics import Metrics
+from dracpu_operator.reconcile import Reconciler
+
+NEVER_FRESH = replace(QUICK, node_is_fresh=-1.0)
+
+
+class Blind:
+    """A reconciler that hears only what a test tells it."""
+
+    def __init__(self, api: FakeApi, fleet: Fleet, reconciler: Reconciler) -> None:
+        self.api = api
+        self.fleet = fleet
+        self.reconciler = reconciler
+
+    def edit(self, **spec: Any) -> None:
+        self.fleet.see_config(self.api.edit("cpudriverconfigs", "all", lambda one: one["spec"].update(spec)))
+
+    def having(self, mode: str) -> set[str]:
+        return {one["metadata"]["name"] for one in self.api.all("cpunodes") if one["spec"]["settings"]["mode"] == mode}
+
+    def asked(self, what: str) -> int:
+        return sum(str(one) == what for one in self.api.requests)
+
+
+@pytest.fixture
+async def blind() -> AsyncIterator[Blind]:
+    async with FakeApi() as api, Cluster(Configuration(host=api.url), instance="test") as cluster:
+        for number in range(3):
+            api.add("nodes", {"metadata": {"name": f"n{number}"}})
+        api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
+        fleet = Fleet()
+        reconciler = Reconciler(fleet, cluster, Metrics(), NEVER_FRESH)
+        async with background(reconciler.run()):
+            await api.until(lambda: len(api.all("cpunodes")) == 3)
+            agents = FakeAgents(api)
+            for one in api.all("cpunodes"):
+                name = one["metadata"]["name"]
+                agents.answer(name, phase="Ready", appliedRevision=one["spec"]["revision"])
+                fleet.see_cpu_node(api.get("cpunodes", name))
+            await api.settled()
+            yield Blind(api, fleet, reconciler)
+
+
+async def test_what_was_written_is_known_before_any_watch_tells(blind: Blind) -> None:
+    blind.edit(mode="individual")
+    await blind.api.until(lambda: blind.having("individual"))
+    for _ in range(3):
+        blind.fleet.changed.set()
+        await blind.api.settled()
+    assert blind.having("individual") == {"n0"}
+    assert blind.asked("PATCH cpunodes/n0") == 2  # made, and changed
+
+
+async def test_what_became_of_a_write_without_an_answer_is_looked_up(blind: Blind) -> None:
+    blind.api.lose_answer("PATCH cpunodes/n0")
+    blind.edit(mode="individual")
+    await blind.api.until(lambda: blind.asked("GET cpunodes/n0"))
+    await blind.api.settled()
+    assert blind.having("individual") == {"n0"}
+    assert blind.asked("PATCH cpunodes/n0") == 2
+    assert blind.reconciler.ready() == []
+
+
+async def test_a_cpu_node_that_went_with_its_node_is_not_made_again(blind: Blind) -> None:
+    blind.api.remove("cpunodes", "n0")
+    blind.api.remove("nodes", "n0")
+    blind.edit(mode="individual")
+    await blind.api.until(lambda: blind.having("individual"))
+    await blind.api.settled()
+    assert blind.having("individual") == {"n1"}
+    assert blind.asked("PATCH cpunodes/n0") == 2  # made, and refused: it was not there
+    assert set(blind.fleet.nodes) == {"n1", "n2"}
+
+
+async def test_a_cpu_node_that_was_made_anew_behind_its_back_is_read_again(blind: Blind) -> None:
+    body = blind.api.get("cpunodes", "n0")
+    blind.api.remove("cpunodes", "n0")
+    for stale in ("uid", "resourceVersion", "generation"):
+        del body["metadata"][stale]
+    made = blind.api.add("cpunodes", body)
+    blind.edit(mode="individual")
+    await blind.api.until(lambda: blind.having("individual"))
+    await blind.api.settled()
+    assert blind.fleet.cpu_nodes["n0"].uid == made["metadata"]["uid"]
+    assert blind.having("individual") == {"n0"}
+
+
+async def test_while_the_api_server_refuses_it_is_not_ready_and_says_why(blind: Blind) -> None:
+    blind.api.fail("PATCH cpunodes", 403, "Forbidden", "cannot patch cpunodes", times=1000)
+    blind.edit(mode="individual")
+    await blind.api.until(blind.reconciler.ready)
+    assert "403 cannot patch cpunodes" in blind.reconciler.ready()[0]
+    assert blind.reconciler.live() == []
+
+
+async def test_a_status_is_told_even_though_a_write_failed(blind: Blind) -> None:
+    blind.api.fail("PATCH cpunodes", 403, "Forbidden", "no", times=1000)
+    blind.edit(mode="individual")
+    await blind.api.until(lambda: blind.api.get("cpudriverconfigs", "all")["status"]["observedGeneration"] == 2)
