@@ -61,7 +61,7 @@ format: $(READY) ## Format the code and mend what ruff can mend
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
        --custom-compile-command "make lock" --quiet
 lock: $(READY) ## Resolve requirements/*.txt from pyproject.toml
-	for extra in agent dev; do $(LOCK) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in agent operator dev; do $(LOCK) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	echo hatchling | $(LOCK) - --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## Remove what the targets made here (the cluster's binaries stay in the user's cache)

@@ -1,0 +1,65 @@
+"""`dracpu-agent topology` and `state` as a person runs them."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from machines import LAB, directory
+from nodes import node, request, share
+from whole_agent import whole_node
+
+from dracpu_agent.claims import checkpoint
+from dracpu_agent.statefile import CURRENT
+
+
+def command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    words = [sys.executable, "-m", "dracpu_agent", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, check=False, text=True, timeout=30)
+
+
+def test_topology_prints_a_table_or_exact_json():
+    with directory() as root:
+        sysfs, procfs = LAB.write_tree(root)
+        roots = ("--sysfs-root", sysfs, "--procfs-root", procfs)
+        table = command("topology", *roots)
+        printed = json.loads(command("topology", *roots, "-o", "json").stdout)
+    assert table.returncode == 0
+    assert "2 sockets" in table.stdout
+    assert [item["cpu"] for item in printed] == list(range(8))
+    assert set(printed[0]) == {"cpu", "core", "socket", "numa", "l3", "type", "siblings"}
+
+
+def test_a_machine_that_cannot_be_read_is_one_clear_line(tmp_path):
+    refused = command("topology", "--sysfs-root", tmp_path, "--procfs-root", tmp_path)
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("dracpu-agent: ")
+    assert str(tmp_path) in line
+
+
+def test_state_of_an_agent_that_does_not_run_is_its_last_checkpoint(tmp_path):
+    state = node()
+    state.reserve(request(1, share("cpudevnuma001", 2)))
+    (tmp_path / CURRENT).write_bytes(checkpoint.encode(state.checkpoint()))
+    shown = command("state", "--state-dir", tmp_path)
+    assert shown.returncode == 0
+    assert "exclusive  4-5" in shown.stdout
+    assert "default/claim-1" in shown.stdout
+    assert "last checkpoint" in shown.stderr
+
+
+def test_state_where_no_agent_ever_ran_is_one_clear_line(tmp_path):
+    refused = command("state", "--state-dir", tmp_path)
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+
+
+async def test_state_of_a_running_agent_comes_from_its_socket():
+    async with whole_node() as running:
+        shown = await asyncio.to_thread(command, "state", "--state-dir", running.root / "state", "-o", "json")
+    document = json.loads(shown.stdout)
+    assert (document["node"], document["reserved"], document["shared"]) == ("vm1", "0-1", "2-7")
+    assert all(condition["status"] for condition in document["conditions"])
