@@ -13,6 +13,7 @@ from dracpu_agent.status import Condition
 from dracpu_api import names
 
 PATIENCE_SECONDS: Final = 10.0  # a restarting runtime is not worth a taint
+CLAIMS_NAMED: Final = 3
 
 _STATIC: Final = (
     "the kubelet's CPU manager has the policy static, which overrides every pinning: "
@@ -45,7 +46,7 @@ class Standing:
 
     def conditions(self, node: NodeState) -> tuple[Condition, ...]:
         """The conditions of the CpuNode's status."""
-        return (self.config, self._kubelet(), _runtime(node), self.slices, self._state())
+        return (self._config(node), self._kubelet(), _runtime(node), self.slices, self._state())
 
     def unready(self, node: NodeState) -> list[str]:
         """Why no claim can be prepared at the moment; empty when nothing stands against it."""
@@ -68,6 +69,16 @@ class Standing:
         if self.static_cpu_manager or now - self.unready_since >= PATIENCE_SECONDS:
             return (Taint(names.TAINT_NOT_READY),)
         return ()
+
+    def _config(self, node: NodeState) -> Condition:
+        """Claims keep the CPUs that were reserved over them: applied, but not yet true of every CPU."""
+        keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.reserved)]
+        if not self.config.true or not keeping:
+            return self.config
+        named = ", ".join(f"{claim.ref} ({claim.cpus & node.reserved})" for claim in keeping[:CLAIMS_NAMED])
+        more = f" and {len(keeping) - CLAIMS_NAMED} more" if len(keeping) > CLAIMS_NAMED else ""
+        message = f"reserved CPUs are still held by claims, which keep them until their pods end: {named}{more}"
+        return Condition(status.CONFIG_APPLIED, True, "ReservedCPUsHeld", message)
 
     def _kubelet(self) -> Condition:
         if self.static_cpu_manager:

@@ -100,6 +100,18 @@ def test_conditions_say_what_is_wrong_with_the_runtime_and_the_checkpoint():
     assert {c.type: c for c in rebuilt.conditions(old)}[status.STATE_HEALTHY].reason == "Rebuilt"
 
 
+def test_claims_that_keep_cpus_reserved_over_them_are_named():
+    state = node(reserved="0")
+    state.reserve(request(1, share("cpudevnuma000", 1)))
+    held = str(state.claims[uid(1)].cpus)
+    state.configure(spec(reserved=f"0,{held}"))
+    condition = standing().conditions(state)[0]
+    assert (condition.true, condition.reason) == (True, "ReservedCPUsHeld")
+    assert f"default/claim-1 ({held})" in condition.message
+    state.release(uid(1))
+    assert standing().conditions(state)[0].reason == "Applied"
+
+
 def test_the_state_is_readable_as_a_table_running_or_not():
     state = node()
     state.reserve(request(1, share(NUMA1, 2)))
