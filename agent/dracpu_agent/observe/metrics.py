@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from prometheus_client import (
-    CollectorRegistry,
+from dracpu_agent.observe.exposition import (
+    CONTENT_TYPE,
     Counter,
+    Family,
     Gauge,
     Histogram,
     Info,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
+    process_families,
+    render,
 )
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 __all__ = ["CONTENT_TYPE", "Metrics", "NodeGauges", "Result"]
 
@@ -44,47 +43,44 @@ class NodeGauges:
 
 
 class Metrics:
-    """All metrics of this process, in a registry of their own."""
+    """All metrics of this process."""
 
     def __init__(self, version: str) -> None:
         # without it, each counter has a second series that nobody reads
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = CollectorRegistry()
-        self._allocated = self._gauge("allocated_cpus", "CPUs that claims hold")
-        self._available = self._gauge("available_cpus", "CPUs that claims could still get")
-        self._reserved = self._gauge("reserved_cpus", "CPUs that are never offered to claims")
-        self._claims = self._gauge("resource_claims_active", "Claims that hold CPUs on this node")
-        self._prepared = self._counter("prepare_claims_total", "Claims prepared", "result", CLAIM_RESULTS)
-        self._unprepared = self._counter("unprepare_claims_total", "Claims unprepared", "result", CLAIM_RESULTS)
-        self._prepare_seconds = self._histogram(
-            "prepare_claim_duration_seconds", "Time to prepare one claim", _PREPARE_BUCKETS
+        self._allocated = Gauge("dra_cpu_allocated_cpus", "CPUs that claims hold")
+        self._available = Gauge("dra_cpu_available_cpus", "CPUs that claims could still get")
+        self._reserved = Gauge("dra_cpu_reserved_cpus", "CPUs that are never offered to claims")
+        self._claims = Gauge("dra_cpu_resource_claims_active", "Claims that hold CPUs on this node")
+        self._prepared = Counter("dra_cpu_prepare_claims_total", "Claims prepared", "result", CLAIM_RESULTS)
+        self._unprepared = Counter("dra_cpu_unprepare_claims_total", "Claims unprepared", "result", CLAIM_RESULTS)
+        self._prepare_seconds = Histogram(
+            "dra_cpu_prepare_claim_duration_seconds", "Time to prepare one claim, failures included", _PREPARE_BUCKETS
         )
-        self._claim_cpus = self._histogram("claim_allocated_cpus", "CPUs given to one claim", _CPU_BUCKETS)
+        self._claim_cpus = Histogram("dra_cpu_claim_allocated_cpus", "CPUs given to one claim", _CPU_BUCKETS)
 
-        self._lingering = self._gauge("lingering_claims", "Claims that were unprepared while their containers ran on")
-        self._registered = self._gauge("kubelet_registered", "1 when the kubelet has registered the driver")
-        self._nri = self._gauge("nri_connected", "1 when the container runtime has synchronised with the agent")
-        self._slices = self._gauge("slices_published", "1 when the ResourceSlices are as they should be")
-        self._slice_errors = Counter(
-            "dra_cpu_slice_errors_total", "ResourceSlices that could not be published", registry=self._registry
-        )
-        self._writes = self._counter("checkpoint_writes_total", "Checkpoints written to disk", "result", RESULTS)
-        self._write_seconds = self._histogram(
-            "checkpoint_write_duration_seconds", "Time to get one checkpoint onto the disk", _WRITE_BUCKETS
+        self._lingering = Gauge("dra_cpu_lingering_claims", "Claims that were unprepared while their containers ran on")
+        self._registered = Gauge("dra_cpu_kubelet_registered", "1 when the kubelet has registered the driver")
+        self._nri = Gauge("dra_cpu_nri_connected", "1 when the container runtime has synchronised with the agent")
+        self._slices = Gauge("dra_cpu_slices_published", "1 when the ResourceSlices are as they should be")
+        self._slice_errors = Counter("dra_cpu_slice_errors_total", "ResourceSlices that could not be published")
+        self._writes = Counter("dra_cpu_checkpoint_writes_total", "Checkpoints written to disk", "result", RESULTS)
+        self._write_seconds = Histogram(
+            "dra_cpu_checkpoint_write_duration_seconds", "Time to get one checkpoint onto the disk", _WRITE_BUCKETS
         )
         self._hook_seconds = Histogram(
-            "dra_cpu_nri_hook_duration_seconds",
-            "Time to answer the container runtime",
-            ("hook",),
-            buckets=_HOOK_BUCKETS,
-            registry=self._registry,
+            "dra_cpu_nri_hook_duration_seconds", "Time to answer the container runtime", _HOOK_BUCKETS, "hook"
         )
-        self._pushes = self._counter(
-            "pool_pushes_total", "Containers whose shared CPUs were changed outside of a hook", "result", RESULTS
+        self._pushes = Counter(
+            "dra_cpu_pool_pushes_total",
+            "Containers whose shared CPUs were changed without a hook",
+            "result",
+            RESULTS,
         )
-        self._config = Info("dra_cpu_config", "The settings that this node serves", registry=self._registry)
-        Info("dra_cpu_build", "The agent", registry=self._registry).info({"version": version})
-        ProcessCollector(registry=self._registry)  # memory, CPU time, open files, start time
+        self._config = Info("dra_cpu_config", "The settings that this node serves")
+        self._build = Info("dra_cpu_build", "The agent")
+        self._build.show(version=version)
+        ours = [family for family in vars(self).values() if isinstance(family, Family)]
+        self._families = (*ours, *process_families())
 
     def set_node(self, node: NodeGauges) -> None:
         """The node has changed."""
@@ -96,7 +92,7 @@ class Metrics:
 
     def set_config(self, *, config: str, mode: str, group_by: str) -> None:
         """The settings have changed."""
-        self._config.info({"config": config, "mode": mode, "group_by": group_by})
+        self._config.show(config=config, mode=mode, group_by=group_by)
 
     def set_kubelet_registered(self, registered: bool) -> None:
         """The kubelet has (un)registered the driver."""
@@ -110,48 +106,35 @@ class Metrics:
         """The slices have a new state; `failed` when an attempt to publish them has just gone wrong."""
         self._slices.set(published)
         if failed:
-            self._slice_errors.inc()
+            self._slice_errors.count()
 
     def claim_prepared(self, seconds: float, cpus: int) -> None:
         """A claim is ready."""
-        self._prepared.labels("success").inc()
+        self._prepared.count("success")
         self._prepare_seconds.observe(seconds)
         self._claim_cpus.observe(cpus)
 
     def prepare_failed(self) -> None:
         """A claim could not be prepared."""
-        self._prepared.labels("error").inc()
+        self._prepared.count("error")
 
     def claim_unprepared(self, result: Result) -> None:
         """A claim has ended, or could not be ended."""
-        self._unprepared.labels(result).inc()
+        self._unprepared.count(result)
 
     def checkpoint_written(self, seconds: float, result: Result) -> None:
         """A checkpoint is on the disk, or could not be written."""
-        self._writes.labels(result).inc()
+        self._writes.count(result)
         self._write_seconds.observe(seconds)
 
     def hook_answered(self, hook: str, seconds: float) -> None:
         """The container runtime has its answer."""
-        self._hook_seconds.labels(hook).observe(seconds)
+        self._hook_seconds.observe(seconds, hook)
 
     def pool_pushed(self, result: Result) -> None:
         """One container was moved to the shared CPUs of now, or could not be."""
-        self._pushes.labels(result).inc()
+        self._pushes.count(result)
 
     def render(self) -> bytes:
         """Everything, in the text format that Prometheus scrapes (CONTENT_TYPE)."""
-        return generate_latest(self._registry)
-
-    def _gauge(self, name: str, summary: str) -> Gauge:
-        return Gauge(f"dra_cpu_{name}", summary, registry=self._registry)
-
-    def _counter(self, name: str, summary: str, label: str, values: Sequence[str]) -> Counter:
-        """All its series stand from the start: a rate over a series that is born with 1 misses the first event."""
-        counter = Counter(f"dra_cpu_{name}", summary, (label,), registry=self._registry)
-        for value in values:
-            counter.labels(value)
-        return counter
-
-    def _histogram(self, name: str, summary: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(f"dra_cpu_{name}", summary, buckets=buckets, registry=self._registry)
+        return render(self._families)
