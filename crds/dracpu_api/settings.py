@@ -105,7 +105,7 @@ def decode_spec(spec: object) -> CpuNodeSpec:
 
 
 def decode_settings(settings: object) -> Settings:
-    """Reads the settings alone, as the checkpoint keeps them."""
+    """Reads the settings alone, as the operator resolves them from a config."""
     return _decode_settings(_Fields(settings, "settings"))
 
 

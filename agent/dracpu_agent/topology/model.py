@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final, Literal, get_args
 
 from dracpu_agent.errors import DriverError
-from dracpu_api.cpuset import EMPTY, CpuSet, union
+from dracpu_api.cpuset import EMPTY, CpuSet
 
 CoreType = Literal["standard", "p-core", "e-core", "lp-e-core"]
 CORE_TYPES: Final[tuple[CoreType, ...]] = get_args(CoreType)
@@ -85,8 +85,3 @@ class Topology:
         for cpu in self.cpus:
             masks[key(cpu)] = masks.get(key(cpu), 0) | 1 << cpu.id
         return {name: CpuSet.of_mask(masks[name]) for name in sorted(masks)}
-
-
-def threads_of(topology: Topology, cores: CpuSet) -> CpuSet:
-    """All threads of the cores that any of these CPUs belongs to."""
-    return union(topology.cores[core] for core in {topology.by_id[cpu].core for cpu in cores & topology.online})
