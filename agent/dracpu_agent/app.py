@@ -150,7 +150,14 @@ class Agent:
             self._refuse_settings(str(error))
             return
         settings = decoded.settings
-        log.info("settings applied", revision=decoded.revision, mode=settings.mode, reserved=str(self.node.reserved))
+        log.info(
+            "settings applied",
+            revision=decoded.revision,
+            mode=settings.mode,
+            reserved=str(self.node.reserved),
+            settling=self.node.settling,
+            outstanding=len(decoded.outstanding),
+        )
         self.standing.config = Condition(status.CONFIG_APPLIED, True, "Applied")
         self._metrics.set_config(config=decoded.config_name, mode=settings.mode, group_by=settings.group_by)
         self._touch()
@@ -287,14 +294,16 @@ class Agent:
         """A revision is applied when its devices are what stands at the API server."""
         if self.node.spec is None:
             self.standing.applied_revision = ""
-        elif self.standing.slices.true and not self._publishing:
+        elif self.standing.slices.true and not self._publishing and not self.node.settling:
             self.standing.applied_revision = self.node.spec.revision
 
     async def _guard(self) -> None:
-        """Keeps pods away while their claims could not be prepared."""
+        """Keeps pods away while their claims could not be prepared, and while the devices are about to change."""
         loop = asyncio.get_running_loop()
         while True:
             self.node.taint(self.standing.taints(self.node, loop.time()))
+            if self.standing.has_settled(self.node, loop.time()):
+                self.node.settled()
             await asyncio.sleep(GUARD_SECONDS)
 
     async def _watch_cpu_manager(self) -> None:

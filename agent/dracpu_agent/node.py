@@ -7,22 +7,24 @@ anything, so that reading what is free and taking it is one step whatever the ad
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dracpu_agent.allocation.choose import Ask, choose
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.checkpoint import Checkpoint
+from dracpu_agent.claims.earmarks import Earmarks
+from dracpu_agent.claims.granting import Granting
 from dracpu_agent.claims.ledger import HeldClaim, Ledger
-from dracpu_agent.claims.model import CpuGrant
-from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
+from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest
 from dracpu_agent.devices.model import Device, Taint
 from dracpu_agent.devices.offer import Offer
-from dracpu_agent.devices.publish import is_shared, publish, represents, resolve
+from dracpu_agent.devices.publish import publish, represents
 from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
 from dracpu_agent.placement.board import Board, Division
 from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
 from dracpu_agent.topology.model import Topology
+from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_api.settings import Allocation, CpuNodeSpec
+from dracpu_api.settings import CpuNodeSpec, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class NodeState:
         self.revision = 0  # grows with every change of what is held or offered
         self._machine = Machine.of(topology)
         self._ledger = Ledger()
+        self._former: Settings | None = None  # whose devices are published while the node settles
+        self._earmarks = Earmarks(topology, self._machine)
         self._board = Board()
         self._listeners: list[Callable[[], None]] = []
         self._evidences = Evidences({})
@@ -65,39 +69,74 @@ class NodeState:
     @property
     def reserved(self) -> CpuSet:
         """CPUs that are never offered; where nothing is reserved, the lowest core is withheld."""
-        return self._reserved_under(self.spec)
+        return self._reserved_under(self.spec.settings if self.spec else None)
+
+    @property
+    def settling(self) -> bool:
+        """True while the former devices stay published, closed to new claims, before others replace them."""
+        return self._former is not None
 
     def configure(self, spec: CpuNodeSpec) -> None:
-        """Applies settings, or raises and stays on the former ones."""
-        reserved = self._reserved_under(spec)
+        """Applies settings, or raises and stays on the former ones. Other devices than those that are published appear
+        when the node has `settled`."""
+        reserved = self._reserved_under(spec.settings)
         self._check_reserved(reserved)
         if spec.settings.expose_pcie_roots:
             raise SettingsRefusedError("exposePCIeRoots is not supported by this agent: set it to false")
         if spec.settings.node_allocatable:
             raise SettingsRefusedError("nodeAllocatable is not supported by this agent: set it to false")
+        published = self._former or (self.spec.settings if self.spec else None)
+        others = published is not None and published.representation != spec.settings.representation
+        self._former = published if others and spec.settle_seconds else None
         self.spec = spec
         self._changed()
 
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Goes on with an earlier agent's settings where it was with them; raises like `configure`."""
+        if checkpoint.spec is not None:
+            self._former = checkpoint.former
+            self._earmarks.restore(checkpoint.earmarks)
+            self.configure(checkpoint.spec)
+
+    def settled(self) -> None:
+        """The former devices have been closed to new claims for long enough: the others replace them."""
+        if self._former is not None:
+            self._former = None
+            self._changed()
+
     def deconfigure(self) -> None:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
-        self.spec = None
+        self.spec = self._former = None
         self._changed()
 
     def devices(self) -> tuple[Device, ...]:
         """What to publish now; nothing without settings."""
         if self.spec is None:
             return ()
-        offer = Offer(self.spec.settings, self.reserved, self._ledger.held_by_device(), self.taints)
-        return publish(self.topology, offer)
+        settings = self._former or self.spec.settings
+        taints = (*self.taints, Taint(names.TAINT_SETTLING)) if self.settling else self.taints
+        held = self._ledger.held_by_device()
+        for device, cpus in self._earmarks.by_device().items():
+            held[device] = held.get(device, EMPTY) | cpus
+        return publish(self.topology, Offer(settings, self._reserved_under(settings), held, taints))
 
-    def draining(self) -> tuple[HeldClaim, ...]:
-        """Claims that hold CPUs through devices of a former representation, which the slices do not show any more."""
-        settings = None if self.spec is None else self.spec.settings
-        return tuple(
-            claim
-            for claim in self._ledger.claims.values()
-            if settings and not all(represents(self.topology, settings, grant.device) for grant in claim.grants)
-        )
+    def draining(self) -> tuple[ClaimRef, ...]:
+        """Claims that have CPUs through devices of a former representation, which the slices do not show any more."""
+        if self.spec is None:
+            return ()
+
+        def is_former(device: str) -> bool:
+            assert self.spec is not None
+            return not represents(self.topology, self.spec.settings, device)
+
+        held = self._ledger.claims
+        keeping = [claim.ref for claim in held.values() if any(is_former(grant.device) for grant in claim.grants)]
+        waiting = [
+            ClaimRef(claim.namespace, claim.name, claim.uid)
+            for claim in self.spec.outstanding
+            if claim.uid not in held and any(is_former(device) for device, _ in claim.devices)
+        ]
+        return (*keeping, *waiting)
 
     def taint(self, taints: tuple[Taint, ...]) -> None:
         """Keeps new claims off all devices, or lifts that."""
@@ -127,7 +166,7 @@ class NodeState:
         if held is not None:
             self._ledger.release(request.ref.uid)
         try:
-            claim = HeldClaim(request.ref, self._choose_all(request), request.consumers, request.digest)
+            claim = HeldClaim(request.ref, self._granting(self.spec).grants(request), request.consumers, request.digest)
             self._ledger.take(claim)
         except ClaimError:
             if held is not None:
@@ -270,7 +309,8 @@ class NodeState:
 
     def checkpoint(self) -> Checkpoint:
         """Everything that must survive a restart."""
-        return Checkpoint(self.node_name, self.spec, tuple(self._ledger.claims.values()))
+        claims = tuple(self._ledger.claims.values())
+        return Checkpoint(self.node_name, self.spec, claims, self._former, self._earmarks.places)
 
     def adopt(self, claim: HeldClaim) -> None:
         """Books a claim of an earlier agent; raises LedgerError when its CPUs are another's."""
@@ -283,37 +323,16 @@ class NodeState:
 
     # ---- inside
 
-    def _choose_all(self, request: ClaimRequest) -> tuple[CpuGrant, ...]:
-        # those that leave no choice go first: an explicit cpuset, a device that is one CPU
-        chosen: dict[int, CpuGrant] = {}
-        taken = EMPTY
-        order = sorted(enumerate(request.asks), key=lambda item: _freedom(item[1]))
-        for index, ask in order:
-            grant = self._choose(request, ask, taken)
-            taken |= grant.cpus
-            chosen[index] = grant
-        return tuple(chosen[index] for index in sorted(chosen))
-
-    def _choose(self, request: ClaimRequest, ask: DeviceAsk, taken: CpuSet) -> CpuGrant:
-        assert self.spec is not None
-        group = resolve(self.topology, ask.device)
-        if group is None:
-            raise ClaimRefusedError(
-                f"claim {request.ref}, request {ask.request}: node {self.node_name} has no device {ask.device}"
-            )
-        if ask.amount is None and is_shared(self.topology, ask.device):
-            raise ClaimRefusedError(
-                f"claim {request.ref}, request {ask.request}: device {ask.device} was given without a number of CPUs; "
-                "the cluster needs the feature gate DRAConsumableCapacity"
-            )
-        available = self.topology.online - self.reserved - self._ledger.held - taken
-        settings = self.spec.settings
-        if ask.amount is None:  # a whole device leaves no choice, nor has fullCores a say in it
-            wanted = Ask(len(group), Allocation(), explicit=ask.parameters.cpuset or group)
-        else:
-            wanted = Ask(ask.amount, ask.parameters.applied_to(settings.allocation), explicit=ask.parameters.cpuset)
-        cpus = choose(self._machine, group, available, wanted, settings.group_by, reserved=self.reserved)
-        return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
+    def _granting(self, spec: CpuNodeSpec) -> Granting:
+        return Granting(
+            self.node_name,
+            self.topology,
+            self._machine,
+            spec.settings.allocation,
+            self.reserved,
+            self._ledger.held,
+            self._earmarks,
+        )
 
     def _revive(self, held: HeldClaim, consumers: frozenset[str]) -> Reservation:
         if held.lingering:
@@ -334,8 +353,8 @@ class NodeState:
     def _uses_of(self, container: Container) -> frozenset[Use]:
         return uses_of(container, self._evidences, cdi_is_passed=self.runtime.passes_cdi_devices)
 
-    def _reserved_under(self, spec: CpuNodeSpec | None) -> CpuSet:
-        return (spec.settings.reserved_cpus if spec else EMPTY) or self.topology.lowest_core
+    def _reserved_under(self, settings: Settings | None) -> CpuSet:
+        return (settings.reserved_cpus if settings else EMPTY) or self.topology.lowest_core
 
     def _check_reserved(self, reserved: CpuSet) -> None:
         online = self.topology.online
@@ -363,14 +382,16 @@ class NodeState:
 
     def _changed(self) -> None:
         self.revision += 1
+        self._earmark()
         self._evidences = Evidences(self._ledger.claims)
         self._division = self._divide()
         self._notify()
 
+    def _earmark(self) -> None:
+        if self.spec is not None:
+            available = self.topology.online - self.reserved - self._ledger.held
+            self._earmarks.update(self.spec.settings, self.spec.outstanding, self._ledger.claims, available)
+
     def _notify(self) -> None:
         for listener in self._listeners:
             listener()
-
-
-def _freedom(ask: DeviceAsk) -> int:
-    return 0 if ask.amount is None or ask.parameters.cpuset is not None else 1

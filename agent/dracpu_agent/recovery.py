@@ -28,8 +28,7 @@ def recover(node: NodeState, loaded: Loaded, cdi: CdiDirectory) -> str:
     if checkpoint is not None:
         _adopt(node, checkpoint.claims, "the checkpoint")
         try:
-            if checkpoint.spec is not None:
-                node.configure(checkpoint.spec)
+            node.resume(checkpoint)
         except SettingsRefusedError as error:  # the machine has changed; the API server's settings are to come
             log.warning("settings of the checkpoint refused", error=str(error))
     _delete_leftovers(node, cdi)

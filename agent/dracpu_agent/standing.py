@@ -3,6 +3,7 @@
 Adapters report here what happened; what it means is worked out from the record alone.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,6 +44,7 @@ class Standing:
     state_damage: str = ""  # what was wrong with it at start
     static_cpu_manager: bool = False
     unready_since: float | None = None
+    settling_since: float | None = None
 
     def conditions(self, node: NodeState) -> tuple[Condition, ...]:
         """The conditions of the CpuNode's status."""
@@ -70,15 +72,31 @@ class Standing:
             return (Taint(names.TAINT_NOT_READY),)
         return ()
 
+    def has_settled(self, node: NodeState, now: float) -> bool:
+        """True when the former devices have been closed to new claims for as long as they should."""
+        if node.spec is None or not node.settling:
+            self.settling_since = None
+            return False
+        if self.settling_since is None:
+            self.settling_since = now
+        return now - self.settling_since >= node.spec.settle_seconds
+
     def _config(self, node: NodeState) -> Condition:
-        """Claims keep the CPUs that were reserved over them: applied, but not yet true of every CPU."""
-        keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.reserved)]
-        if not self.config.true or not keeping:
+        """The settings may be applied, and yet not true of every CPU: claims keep what they have."""
+        if not self.config.true or node.spec is None:
             return self.config
-        named = ", ".join(f"{claim.ref} ({claim.cpus & node.reserved})" for claim in keeping[:CLAIMS_NAMED])
-        more = f" and {len(keeping) - CLAIMS_NAMED} more" if len(keeping) > CLAIMS_NAMED else ""
-        message = f"reserved CPUs are still held by claims, which keep them until their pods end: {named}{more}"
-        return Condition(status.CONFIG_APPLIED, True, "ReservedCPUsHeld", message)
+        if node.settling:
+            message = f"the former devices stay published for {node.spec.settle_seconds} s, closed to new claims"
+            return Condition(status.CONFIG_APPLIED, False, "Settling", message)
+        keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.reserved)]
+        if keeping:
+            named = _some([f"{claim.ref} ({claim.cpus & node.reserved})" for claim in keeping])
+            message = f"reserved CPUs are still held by claims, which keep them until their pods end: {named}"
+            return Condition(status.CONFIG_APPLIED, True, "ReservedCPUsHeld", message)
+        if draining := node.draining():
+            message = f"claims of the former devices keep their CPUs until their pods end: {_some(map(str, draining))}"
+            return Condition(status.CONFIG_APPLIED, True, "Draining", message)
+        return self.config
 
     def _kubelet(self) -> Condition:
         if self.static_cpu_manager:
@@ -93,6 +111,12 @@ class Standing:
             message = f"the checkpoint was damaged and has been rebuilt: {self.state_damage}"
             return Condition(status.STATE_HEALTHY, True, "Rebuilt", message)
         return Condition(status.STATE_HEALTHY, True, "Healthy")
+
+
+def _some(claims: Iterable[str]) -> str:
+    named = list(claims)
+    more = f" and {len(named) - CLAIMS_NAMED} more" if len(named) > CLAIMS_NAMED else ""
+    return ", ".join(named[:CLAIMS_NAMED]) + more
 
 
 def _runtime(node: NodeState) -> Condition:

@@ -34,6 +34,8 @@ def phase_of(node: NodeState, conditions: Iterable[Condition]) -> str:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[CONFIG_APPLIED].reason == REFUSED:
         return "Failed"
+    if node.settling:
+        return "Settling"
     if node.spec is None or not by_type[SLICES_PUBLISHED].true:
         return "Pending"
     return "Draining" if node.draining() else "Ready"

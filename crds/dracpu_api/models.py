@@ -22,6 +22,9 @@ from dracpu_api.parts import (
     Object,
     Settings,
 )
+from dracpu_api.settings import SETTLE_SECONDS
+
+SettleSeconds = Annotated[Int, Field(ge=0, le=3600)]
 
 
 class SelectorRequirement(Object):
@@ -57,7 +60,7 @@ class Rollout(Object):
     up. A node's first settings do not count."""
     paused: StrictBool = False
     """true holds the rollout: nodes keep the settings that they have."""
-    settle_seconds: Annotated[Int, Field(ge=0, le=3600)] = 10
+    settle_seconds: SettleSeconds = SETTLE_SECONDS
     """How long the old devices stay published, closed to new claims, before a change of mode or groupBy replaces
     them."""
 
@@ -176,6 +179,8 @@ class CpuNodeSpec(Object):
         ),
     ] = ()
     """Claims allocated on this node, listed while its devices change, so that their CPUs are not offered twice."""
+    settle_seconds: SettleSeconds = SETTLE_SECONDS
+    """How long the former devices stay published, closed to new claims, before others replace them."""
 
 
 class NodeRuntime(Object):

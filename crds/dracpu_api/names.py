@@ -20,6 +20,7 @@ ATTRIBUTE_CORE_TYPE: Final = f"{DRIVER}/coreType"
 ATTRIBUTES_NUMA_LEGACY: Final = (f"{DRIVER}/numaNodeID", "dra.net/numaNode")
 
 TAINT_NOT_READY: Final = f"{DRIVER}/not-ready"
+TAINT_SETTLING: Final = f"{DRIVER}/settling"
 
 CDI_KIND: Final = "dra.k8s.io/cpu"
 CDI_ENV_PREFIX: Final = "DRA_CPUSET_"

@@ -7,9 +7,11 @@ two descriptions together.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
+
+SETTLE_SECONDS: Final = 10  # the default of rollout.settleSeconds
 
 
 class SettingsError(ValueError):
@@ -83,6 +85,7 @@ class CpuNodeSpec:
     settings: Settings
     revision: str
     outstanding: tuple[OutstandingClaim, ...] = ()
+    settle_seconds: int = SETTLE_SECONDS
 
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -98,6 +101,7 @@ def decode_spec(spec: object) -> CpuNodeSpec:
         settings=_decode_settings(fields.nested("settings")),
         revision=fields.text("revision"),
         outstanding=tuple(_decode_outstanding(item) for item in fields.items("outstanding")),
+        settle_seconds=fields.integer("settleSeconds", default=SETTLE_SECONDS),
     )
     config.finish()
     fields.finish()
@@ -124,6 +128,7 @@ def encode_spec(spec: CpuNodeSpec) -> dict[str, object]:
             }
             for claim in spec.outstanding
         ],
+        "settleSeconds": spec.settle_seconds,
     }
 
 
@@ -199,8 +204,8 @@ class _Fields:
             raise self._wrong(name, "a text that is not empty", value)
         return value
 
-    def integer(self, name: str) -> int:
-        value = self._left.pop(name, None)
+    def integer(self, name: str, *, default: int | None = None) -> int:
+        value = self._left.pop(name, default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self._wrong(name, "a whole number", value)
         return value

@@ -36,4 +36,5 @@ specs = st.builds(
         max_size=3,
         unique_by=lambda claim: claim.uid,
     ).map(tuple),
+    settle_seconds=st.integers(0, 3600),
 )

@@ -10,7 +10,7 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.placement.model import Container, RuntimeInfo
 from dracpu_agent.topology.model import Cpu, Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, Settings
+from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, OutstandingClaim, Settings
 
 NODE = "vm1"
 SAFE_RUNTIME = RuntimeInfo("containerd", "v2.4.2", "v0.12.3", passes_cdi_devices=True, unsolicited_updates=True)
@@ -32,10 +32,17 @@ def spec(
     reserved: str = "",
     revision: str = "r1",
     allocation: Allocation | None = None,
+    outstanding: Sequence[OutstandingClaim] = (),
+    settle_seconds: int = 0,
 ) -> CpuNodeSpec:
     """A CpuNode's spec."""
     settings = Settings(mode, group_by, CpuSet.parse(reserved), allocation or Allocation())
-    return CpuNodeSpec("default", 1, settings, revision)
+    return CpuNodeSpec("default", 1, settings, revision, tuple(outstanding), settle_seconds)
+
+
+def outstanding(number: int, *devices: tuple[str, int]) -> OutstandingClaim:
+    """Claim `number` as the operator lists it."""
+    return OutstandingClaim(uid(number), "default", f"claim-{number}", devices)
 
 
 def uid(number: int) -> str:
@@ -105,8 +112,7 @@ def revived(checkpoint: Checkpoint, topology: Topology | None = None) -> NodeSta
     state = NodeState(NODE, topology or machine())
     for claim in checkpoint.claims:
         state.adopt(claim)
-    if checkpoint.spec is not None:
-        state.configure(checkpoint.spec)
+    state.resume(checkpoint)
     return state
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from node_specs import specs
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 
 from dracpu_api import models, parts, settings
 from dracpu_api.settings import CpuNodeSpec, decode_settings, decode_spec, encode_settings, encode_spec
@@ -50,8 +51,8 @@ def test_what_the_agent_writes_the_models_take_and_give_back_unchanged(spec: Cpu
 
 @pytest.mark.parametrize("name", sorted(models.CpuNodeSpec.model_fields))
 def test_a_field_that_one_needs_the_other_needs_too(name: str) -> None:
-    whole = {"config": {"name": "c", "generation": 1}, "settings": {}, "revision": "r", "outstanding": []}
-    del whole[name]
+    whole = encode_spec(CpuNodeSpec("c", 1, settings.Settings(), "r"))
+    del whole[to_camel(name)]
     if models.CpuNodeSpec.model_fields[name].is_required():
         with pytest.raises(settings.SettingsError, match=name):
             decode_spec(whole)

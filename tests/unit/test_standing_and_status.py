@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from nodes import NODE, OLD_RUNTIME, container, machine, node, request, share, spec, uid
+from nodes import NODE, OLD_RUNTIME, container, machine, node, outstanding, request, share, spec, uid
 
 from dracpu_agent import status
 from dracpu_agent.document import document_of, document_of_checkpoint, gauges_of, table_of
@@ -34,6 +34,29 @@ def test_the_phase_tells_where_a_node_is_on_its_way():
     state.reserve(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL))
     assert phase(state, well) == "Draining"
+    state.configure(spec(settle_seconds=10))
+    assert phase(state, well) == "Settling"
+
+
+def test_a_node_has_settled_when_its_former_devices_were_closed_for_settle_seconds():
+    state, well = node(), standing()
+    assert not well.has_settled(state, 0)
+    state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
+    assert not well.has_settled(state, 100)
+    assert not well.has_settled(state, 109.9)
+    assert well.has_settled(state, 110)
+    state.settled()
+    state.configure(spec(settle_seconds=10))
+    well.has_settled(node(), 111)
+    assert not well.has_settled(state, 200)
+
+
+def test_a_condition_names_the_claims_that_a_node_still_waits_for():
+    state, well = node(), standing()
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(number, (NUMA1, 1)) for number in range(1, 5)]))
+    (config, *_) = well.conditions(state)
+    assert (config.true, config.reason) == (True, "Draining")
+    assert "default/claim-1, default/claim-2, default/claim-3 and 1 more" in config.message
 
 
 def test_the_applied_revision_is_shown_when_there_is_one():

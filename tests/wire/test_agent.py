@@ -3,7 +3,7 @@
 import pytest
 from fake_kubelet import KubeletError
 from fake_runtime import HookError
-from nodes import NODE, claim_object, ref, share, spec, uid, whole
+from nodes import NODE, claim_object, outstanding, ref, share, spec, uid, whole
 from whole_agent import whole_node
 
 from dracpu_api.settings import Mode
@@ -70,6 +70,35 @@ async def test_a_changed_cpunode_is_followed_without_a_restart_while_a_claim_is_
         assert node.status["phase"] == "Draining"
         await node.kubelet.unprepare_one(ref(1))
         await node.api.until(lambda: set(node.devices()) == expected | {"cpudev004", "cpudev005"})
+        await node.ready()
+
+
+async def test_other_devices_appear_when_the_former_ones_have_been_closed_for_a_while():
+    async with whole_node() as node:
+        node.configure(spec(Mode.INDIVIDUAL, revision="r2", settle_seconds=1))
+        await node.api.until(lambda: node.status.get("phase") == "Settling")
+        await node.api.until(lambda: all(device.get("taints") for device in node.devices().values()))
+        assert set(node.devices()) == {NUMA0, NUMA1}
+        assert node.status["appliedRevision"] == "r1"
+        assert node.condition("ConfigApplied")["reason"] == "Settling"
+        await node.api.until(lambda: node.status["appliedRevision"] == "r2")
+        assert set(node.devices()) == {f"cpudev{cpu:03d}" for cpu in range(2, 8)}
+        await node.ready()
+
+
+async def test_a_claim_that_was_allocated_before_the_devices_changed_is_prepared_after():
+    async with whole_node() as node:
+        node.claim(claim_object(1, [share(NUMA1, 4)]))
+        node.configure(spec(Mode.INDIVIDUAL, revision="r2", outstanding=[outstanding(1, (NUMA1, 4))]))
+        await node.api.until(lambda: set(node.devices()) == {"cpudev002", "cpudev003"})
+        await node.api.until(lambda: node.status.get("phase") == "Draining")
+        await node.kubelet.prepare_one(ref(1))
+        pinned = await node.runtime.create_container(node.pod(), "pinned", cdi_devices=[cdi(1)])
+        assert node.runtime.cpuset_of(pinned) == "4-7"
+        node.configure(spec(Mode.INDIVIDUAL, revision="r2"))
+        await node.runtime.stop_container(pinned)
+        await node.kubelet.unprepare_one(ref(1))
+        await node.api.until(lambda: len(node.devices()) == 6)
         await node.ready()
 
 

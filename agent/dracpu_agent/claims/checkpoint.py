@@ -6,14 +6,23 @@ Records say their kind, so that a second kind of grant can join without a new fo
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dracpu_agent.claims.earmarks import Places
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.model import ClaimRef, CpuGrant
 from dracpu_agent.errors import DriverError
 from dracpu_api.cpuset import CpuSet, CpuSetError
-from dracpu_api.settings import CpuNodeSpec, SettingsError, decode_spec, encode_spec
+from dracpu_api.settings import (
+    CpuNodeSpec,
+    Settings,
+    SettingsError,
+    decode_settings,
+    decode_spec,
+    encode_settings,
+    encode_spec,
+)
 
 VERSION: Final = 1
 
@@ -29,6 +38,8 @@ class Checkpoint:
     node: str
     spec: CpuNodeSpec | None  # the last good settings: an agent goes on with them when the API server is away
     claims: tuple[HeldClaim, ...]
+    former: Settings | None = None  # whose devices are published while the node settles
+    earmarks: Places = field(default_factory=dict)
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -38,6 +49,10 @@ def encode(checkpoint: Checkpoint) -> bytes:
         "node": checkpoint.node,
         "spec": None if checkpoint.spec is None else encode_spec(checkpoint.spec),
         "claims": [encode_claim(claim) for claim in checkpoint.claims],
+        "former": None if checkpoint.former is None else encode_settings(checkpoint.former),
+        "earmarks": {
+            uid: {device: str(cpus) for device, cpus in places.items()} for uid, places in checkpoint.earmarks.items()
+        },
     }
     return json.dumps({"checksum": _checksum(body), "body": body}, separators=(",", ":")).encode() + b"\n"
 
@@ -52,8 +67,14 @@ def decode(data: bytes) -> Checkpoint:
         if body["version"] != VERSION:
             raise CheckpointError(f"it has version {body['version']}, this agent reads version {VERSION}")
         spec = None if body["spec"] is None else decode_spec(body["spec"])
-        return Checkpoint(body["node"], spec, tuple(decode_claim(claim) for claim in body["claims"]))
-    except (ValueError, KeyError, TypeError, SettingsError) as error:
+        claims = tuple(decode_claim(claim) for claim in body["claims"])
+        former = None if body["former"] is None else decode_settings(body["former"])
+        earmarks = {
+            uid: {device: CpuSet.parse(cpus) for device, cpus in places.items()}
+            for uid, places in body["earmarks"].items()
+        }
+        return Checkpoint(body["node"], spec, claims, former, earmarks)
+    except (ValueError, AttributeError, KeyError, TypeError, SettingsError) as error:
         raise CheckpointError(f"it cannot be read: {error!r}") from error
 
 

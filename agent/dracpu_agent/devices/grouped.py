@@ -31,6 +31,11 @@ def resolve(topology: Topology, device: str) -> CpuSet | None:
     return None
 
 
+def grouping_of(topology: Topology, device: str) -> GroupBy | None:
+    """The grouping under which a group is called so."""
+    return next((group_by for group_by in GroupBy if represents(topology, group_by, device)), None)
+
+
 def represents(topology: Topology, group_by: GroupBy, device: str) -> bool:
     """True when a group is called so under this grouping."""
     return any(name == device for name, _ in _groups(topology, group_by))

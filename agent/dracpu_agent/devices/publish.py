@@ -5,7 +5,7 @@ from dracpu_agent.devices.model import Device
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.topology.model import Topology
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import Mode, Settings
+from dracpu_api.settings import GroupBy, Mode, Settings
 
 
 def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
@@ -32,6 +32,11 @@ def represents(topology: Topology, settings: Settings, device: str) -> bool:
             return individual.resolve(topology, device) is not None
 
 
+def grouping_of(topology: Topology, device: str) -> GroupBy | None:
+    """The grouping that a device belongs to, whatever the settings are now; None for an individual device."""
+    return grouped.grouping_of(topology, device)
+
+
 def is_shared(topology: Topology, device: str) -> bool:
     """True for a device that claims take some CPUs of, rather than all."""
-    return grouped.resolve(topology, device) is not None
+    return grouping_of(topology, device) is not None

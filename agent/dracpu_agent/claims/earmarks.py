@@ -1,0 +1,133 @@
+"""CPUs kept for claims that were allocated before the node's devices changed, and are not prepared yet.
+
+The scheduler counts against the devices that it sees. It cannot count claims of former ones, so each gets its CPUs
+picked out beforehand: other devices offer less by that, other claims do not get them, and the claim does when it is
+prepared. Claims of devices that are published now get theirs as well: else those of the others might be picked where
+there is no other choice for these. Where an earmark lies decides which device offers less, so it stays where it is as
+long as its claim waits.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from dracpu_agent.allocation.choose import Ask, choose
+from dracpu_agent.allocation.errors import AllocationError
+from dracpu_agent.allocation.machine import Machine
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.devices.publish import grouping_of, resolve
+from dracpu_agent.topology.model import Topology
+from dracpu_api.cpuset import EMPTY, CpuSet, union
+from dracpu_api.settings import Allocation, GroupBy, OutstandingClaim, Settings
+
+Places = Mapping[str, Mapping[str, CpuSet]]  # claim UID -> device -> CPUs
+
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    uid: str
+    device: str
+    group: CpuSet
+    amount: int
+
+
+class Earmarks:
+    """What is kept for whom."""
+
+    def __init__(self, topology: Topology, machine: Machine) -> None:
+        self._topology = topology
+        self._machine = machine
+        self._places: dict[str, dict[str, CpuSet]] = {}  # of prepared claims too: they may be unprepared and come again
+        self._waiting: frozenset[str] = frozenset()
+
+    @property
+    def places(self) -> Places:
+        """For the checkpoint: an agent that restarts must not move what is published already."""
+        return self._places
+
+    def restore(self, places: Places) -> None:
+        """What an earlier agent kept."""
+        self._places = {uid: dict(devices) for uid, devices in places.items()}
+
+    def of(self, uid: str, device: str) -> CpuSet:
+        """The CPUs kept for a claim's part of a device."""
+        return self._places[uid].get(device, EMPTY) if uid in self._waiting else EMPTY
+
+    def of_others(self, uid: str) -> CpuSet:
+        """The CPUs kept for every other claim."""
+        return union(cpus for other in self._waiting - {uid} for cpus in self._places[other].values())
+
+    def by_device(self) -> dict[str, CpuSet]:
+        """Device name -> CPUs kept for shares of it."""
+        kept: dict[str, CpuSet] = {}
+        for uid in self._waiting:
+            for device, cpus in self._places[uid].items():
+                kept[device] = kept.get(device, EMPTY) | cpus
+        return kept
+
+    def update(
+        self,
+        settings: Settings,
+        outstanding: Sequence[OutstandingClaim],
+        held: Mapping[str, HeldClaim],
+        available: CpuSet,
+    ) -> None:
+        """Picks CPUs out of `available` for the outstanding claims that hold none yet."""
+        former, self._places = self._places, {}
+        wants: list[_Want] = []
+        for claim in outstanding:
+            if claim.uid in held:
+                self._places[claim.uid] = _by_device(held[claim.uid])
+            else:
+                self._places[claim.uid] = {}
+                wants += self._wants(claim)
+        self._waiting = frozenset(claim.uid for claim in outstanding if claim.uid not in held)
+        for want in _in_order(wants, former, available):
+            place = self._place(want, former, available, settings)
+            available -= place
+            self._places[want.uid][want.device] = place
+
+    def _wants(self, claim: OutstandingClaim) -> Collection[_Want]:
+        """One for each device of the claim: several shares of a device are one want."""
+        amounts: dict[str, int] = {}
+        for device, cpus in claim.devices:
+            amounts[device] = amounts.get(device, 0) + cpus
+        return [
+            _Want(claim.uid, device, group, amount)
+            for device, amount in amounts.items()
+            if (group := resolve(self._topology, device)) is not None
+        ]
+
+    def _place(self, want: _Want, former: Places, available: CpuSet, settings: Settings) -> CpuSet:
+        if _stays(want, former, available):
+            return former[want.uid][want.device]
+        free = want.group & available
+        amount = min(want.amount, len(free))  # what has been reserved since cannot be kept
+        if not amount:
+            return EMPTY
+        group_by = grouping_of(self._topology, want.device) or GroupBy.NUMA_NODE
+        try:
+            return choose(self._machine, want.group, free, Ask(amount, settings.allocation), group_by)
+        except AllocationError:  # whole cores cannot be had any more
+            return choose(self._machine, want.group, free, Ask(amount, Allocation()), group_by)
+
+
+def _by_device(claim: HeldClaim) -> dict[str, CpuSet]:
+    places: dict[str, CpuSet] = {}
+    for grant in claim.grants:
+        places[grant.device] = places.get(grant.device, EMPTY) | grant.cpus
+    return places
+
+
+def _stays(want: _Want, former: Places, available: CpuSet) -> bool:
+    place = former.get(want.uid, {}).get(want.device, EMPTY)
+    return len(place) == want.amount and place <= available
+
+
+def _in_order(wants: Collection[_Want], former: Places, available: CpuSet) -> list[_Want]:
+    """Those without a choice first, then those that have their place, then the small groups before the large ones."""
+
+    def order(want: _Want) -> tuple[bool, bool, int, str, str]:
+        choice = len(want.group) > want.amount
+        return choice, not _stays(want, former, available), len(want.group), want.uid, want.device
+
+    return sorted(wants, key=order)

@@ -1,0 +1,71 @@
+"""What a claim asks for -> the CPUs that it gets: devices/ knows the group behind a name, allocation/ picks in it."""
+
+from dataclasses import dataclass
+
+from dracpu_agent.allocation.choose import Ask, choose
+from dracpu_agent.allocation.errors import AllocationError
+from dracpu_agent.allocation.machine import Machine
+from dracpu_agent.claims.earmarks import Earmarks
+from dracpu_agent.claims.model import CpuGrant
+from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
+from dracpu_agent.devices.publish import grouping_of, is_shared, resolve
+from dracpu_agent.topology.model import Topology
+from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.settings import Allocation, GroupBy
+
+
+@dataclass(frozen=True, slots=True)
+class Granting:
+    """The node as a claim finds it."""
+
+    node_name: str
+    topology: Topology
+    machine: Machine
+    allocation: Allocation  # of the settings; a claim's parameters override it
+    reserved: CpuSet
+    held: CpuSet
+    earmarks: Earmarks
+
+    def grants(self, request: ClaimRequest) -> tuple[CpuGrant, ...]:
+        """One for each part of the request, in its order; raises a ClaimError when one of them cannot be had."""
+        # those that leave no choice go first: an explicit cpuset, a device that is one CPU
+        chosen: dict[int, CpuGrant] = {}
+        taken = EMPTY
+        order = sorted(enumerate(request.asks), key=lambda item: _freedom(item[1]))
+        for index, ask in order:
+            grant = self._grant(request, ask, taken)
+            taken |= grant.cpus
+            chosen[index] = grant
+        return tuple(chosen[index] for index in sorted(chosen))
+
+    def _grant(self, request: ClaimRequest, ask: DeviceAsk, taken: CpuSet) -> CpuGrant:
+        group = resolve(self.topology, ask.device)
+        if group is None:
+            raise ClaimRefusedError(
+                f"claim {request.ref}, request {ask.request}: node {self.node_name} has no device {ask.device}"
+            )
+        if ask.amount is None and is_shared(self.topology, ask.device):
+            raise ClaimRefusedError(
+                f"claim {request.ref}, request {ask.request}: device {ask.device} was given without a number of CPUs; "
+                "the cluster needs the feature gate DRAConsumableCapacity"
+            )
+        if ask.amount is None:  # a whole device leaves no choice, nor has fullCores a say in it
+            wanted = Ask(len(group), Allocation(), explicit=ask.parameters.cpuset or group)
+        else:
+            wanted = Ask(ask.amount, ask.parameters.applied_to(self.allocation), explicit=ask.parameters.cpuset)
+        cpus = self._pick(request.ref.uid, ask.device, group, wanted, taken)
+        return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
+
+    def _pick(self, uid: str, device: str, group: CpuSet, wanted: Ask, taken: CpuSet) -> CpuSet:
+        free = self.topology.online - self.reserved - self.held - self.earmarks.of_others(uid) - taken
+        group_by = grouping_of(self.topology, device) or GroupBy.NUMA_NODE
+        if kept := free & self.earmarks.of(uid, device):
+            try:
+                return choose(self.machine, group, kept, wanted, group_by, reserved=self.reserved)
+            except AllocationError:  # the claim's own parameters want others: there may be some
+                pass
+        return choose(self.machine, group, free, wanted, group_by, reserved=self.reserved)
+
+
+def _freedom(ask: DeviceAsk) -> int:
+    return 0 if ask.amount is None or ask.parameters.cpuset is not None else 1

@@ -1,0 +1,221 @@
+"""A node's devices change while claims hold CPUs, or have been given some and are not prepared yet."""
+
+import pytest
+from nodes import (
+    SAFE_RUNTIME,
+    claim_object,
+    machine,
+    node,
+    outstanding,
+    ref,
+    request,
+    revived,
+    share,
+    spec,
+    uid,
+    whole,
+)
+
+from dracpu_agent.claims import checkpoint
+from dracpu_agent.claims.request import read_request
+from dracpu_agent.devices.model import Taint
+from dracpu_agent.errors import ClaimError
+from dracpu_api.settings import Allocation, GroupBy, Mode
+
+NUMA0, NUMA1, SOCKET0, MACHINE = "cpudevnuma000", "cpudevnuma001", "cpudevsocket000", "cpudevmachine"
+INDIVIDUAL = {f"cpudev{cpu:03d}" for cpu in range(2, 8)}
+
+
+def granted(state, number):
+    return str(state.claims[uid(number)].cpus)
+
+
+def offered(state):
+    """Device -> CPUs that it offers; None for an individual one."""
+    return {device.name: device.capacity and device.capacity.value for device in state.devices()}
+
+
+def restarted(state):
+    made = revived(checkpoint.decode(checkpoint.encode(state.checkpoint())), state.topology)
+    made.connected(SAFE_RUNTIME)
+    made.synchronize([])
+    return made
+
+
+# ---- settling
+
+
+def test_former_devices_stay_closed_to_new_claims_until_the_node_has_settled():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
+    assert state.settling
+    assert offered(state) == {NUMA0: 2, NUMA1: 4}
+    assert {device.taints for device in state.devices()} == {(Taint("dra.cpu/settling"),)}
+    state.settled()
+    assert not state.settling
+    assert set(offered(state)) == INDIVIDUAL
+    assert {device.taints for device in state.devices()} == {()}
+
+
+def test_a_restarted_agent_goes_on_settling():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
+    again = restarted(state)
+    assert again.settling
+    assert again.devices() == state.devices()
+
+
+def test_a_node_that_is_told_to_stay_as_it_is_after_all_does_not_settle():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
+    state.configure(spec(settle_seconds=10))
+    assert not state.settling
+    assert {device.taints for device in state.devices()} == {()}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [spec(reserved="2-3", settle_seconds=10), spec(allocation=Allocation(full_cores=True), settle_seconds=10)],
+)
+def test_changes_that_keep_the_devices_take_no_settling(changed):
+    state = node()
+    state.configure(changed)
+    assert not state.settling
+
+
+def test_first_settings_take_no_settling():
+    state = node()
+    state.deconfigure()
+    state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
+    assert not state.settling
+
+
+def test_group_by_has_no_say_in_individual_mode():
+    state = node(mode=Mode.INDIVIDUAL)
+    state.configure(spec(Mode.INDIVIDUAL, GroupBy.SOCKET, settle_seconds=10))
+    assert not state.settling
+
+
+# ---- claims that are not prepared yet
+
+
+def test_a_waiting_claims_cpus_are_not_offered_and_are_there_when_it_is_prepared():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2))]))
+    missing = INDIVIDUAL - set(offered(state))
+    assert len(missing) == 2
+    assert missing <= {"cpudev004", "cpudev005", "cpudev006", "cpudev007"}
+    state.reserve(request(1, share(NUMA1, 2)))
+    assert {f"cpudev{cpu:03d}" for cpu in state.claims[uid(1)].cpus} == missing
+    assert INDIVIDUAL - set(offered(state)) == missing
+    assert state.draining() == (ref(1),)
+
+
+def test_others_do_not_get_a_waiting_claims_cpus():
+    state = node(mode=Mode.INDIVIDUAL)
+    state.configure(spec(outstanding=[outstanding(1, ("cpudev004", 1))]))
+    assert offered(state) == {NUMA0: 2, NUMA1: 3}
+    with pytest.raises(ClaimError):
+        state.reserve(request(2, share(NUMA1, 4)))
+    state.reserve(request(3, share(NUMA1, 3)))
+    assert granted(state, 3) == "5-7"
+    state.reserve(request(1, whole(4)))
+    assert granted(state, 1) == "4"
+
+
+def test_waiting_claims_do_not_keep_others_from_sharing_the_cpus():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2))]))
+    assert str(state.division.shared) == "2-7"
+
+
+def test_a_node_drains_until_no_waiting_claim_is_listed_any_more():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2))]))
+    assert state.draining() == (ref(1),)
+    state.configure(spec(Mode.INDIVIDUAL))
+    assert state.draining() == ()
+    assert set(offered(state)) == INDIVIDUAL
+
+
+def test_listed_claims_of_published_devices_do_not_count_as_draining_and_take_nothing_from_their_own_device():
+    state = node()
+    state.configure(spec(outstanding=[outstanding(1, (NUMA1, 2))]))
+    assert state.draining() == ()
+    assert offered(state) == {NUMA0: 2, NUMA1: 4}
+
+
+def test_a_claim_of_a_published_device_keeps_its_only_choice():
+    state = node()
+    listed = [outstanding(1, (NUMA0, 2)), outstanding(2, ("cpudev002", 1))]
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=listed))
+    state.reserve(request(2, whole(2)))
+    assert granted(state, 2) == "2"
+
+
+def test_an_earmark_stays_where_it_is_when_other_cpus_become_free():
+    state = node()
+    state.reserve(request(1, share(NUMA0, 2)))
+    state.configure(spec(group_by=GroupBy.MACHINE))
+    state.reserve(request(2, share(MACHINE, 2)))
+    assert granted(state, 2) == "4-5"
+    state.configure(spec(outstanding=[outstanding(3, (MACHINE, 2))]))
+    assert offered(state) == {NUMA0: 2}  # which the first claim has; 6 and 7 are all that is left for the third
+    state.release(uid(2))
+    assert offered(state) == {NUMA0: 2, NUMA1: 2}
+    state.reserve(request(3, share(MACHINE, 2)))
+    assert granted(state, 3) == "6-7"
+
+
+def test_an_unprepared_claim_that_is_still_listed_keeps_the_cpus_that_it_had():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    state.reserve(request(2, share(NUMA1, 2)))
+    listed = [outstanding(1, (NUMA1, 2)), outstanding(2, (NUMA1, 2))]
+    state.configure(spec(group_by=GroupBy.MACHINE, outstanding=listed))
+    held = granted(state, 2)
+    state.release(uid(1))
+    state.release(uid(2))
+    state.reserve(request(2, share(NUMA1, 2)))
+    assert granted(state, 2) == held
+
+
+def test_a_restarted_agent_keeps_the_same_cpus_for_waiting_claims():
+    state = node()
+    state.reserve(request(1, share(NUMA1, 2)))
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(2, (NUMA1, 2))]))
+    state.release(uid(1))
+    kept = INDIVIDUAL - set(offered(state))
+    again = restarted(state)
+    assert INDIVIDUAL - set(offered(again)) == kept
+
+
+def test_a_claim_with_its_own_cpuset_gets_that_one_rather_than_what_was_kept():
+    state = node()
+    state.configure(spec(group_by=GroupBy.SOCKET, outstanding=[outstanding(1, (NUMA1, 2))]))
+    parameters = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "6-7"}}
+    config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": "dra.cpu", "parameters": parameters}}]
+    state.reserve(read_request(ref(1), claim_object(1, [share(NUMA1, 2)], config), "vm1"))
+    assert granted(state, 1) == "6-7"
+
+
+def test_cpus_reserved_meanwhile_cannot_be_kept():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, reserved="0-5", outstanding=[outstanding(1, (NUMA1, 4))]))
+    assert offered(state) == {}
+    with pytest.raises(ClaimError):
+        state.reserve(request(1, share(NUMA1, 4)))
+
+
+def test_a_listed_claim_of_a_device_that_the_machine_does_not_have_keeps_nothing():
+    state = node()
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, ("cpudevnuma007", 2), ("cpudev900", 1))]))
+    assert set(offered(state)) == INDIVIDUAL
+
+
+def test_several_shares_of_a_device_are_kept_together():
+    state = node(machine(sockets=2, cores=4))
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2), (NUMA1, 3))]))
+    assert len(offered(state)) == 14 - 5
+    state.reserve(request(1, share(NUMA1, 2, "a"), share(NUMA1, 3, "b", 1)))
+    assert len(offered(state)) == 14 - 5
