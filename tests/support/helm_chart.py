@@ -15,6 +15,8 @@ CHART: Final = ROOT / "charts" / "dra-cpu-operator"
 NAMESPACE: Final = "dra-cpu-system"
 KUBERNETES: Final = "1.36.0"  # helm knows no cluster here; a helm built from source believes in 1.20
 
+HOOK: Final = "helm.sh/hook"
+
 Manifest = dict[str, Any]
 
 
@@ -36,6 +38,39 @@ class Rendered:
         """The one manifest of a kind."""
         (manifest,) = self.of_kind(kind)
         return manifest
+
+    def the(self, kind: str, name: str) -> Manifest:
+        """The manifest of a kind and a name."""
+        (manifest,) = (one for one in self.of_kind(kind) if one["metadata"]["name"] == name)
+        return manifest
+
+    def hooks(self) -> list[Manifest]:
+        """What helm makes for a while at some event, in the order in which it makes it; the rest is installed."""
+        found = [one for one in self.manifests if HOOK in one["metadata"].get("annotations", {})]
+        return sorted(found, key=lambda one: int(one["metadata"]["annotations"][f"{HOOK}-weight"]))
+
+
+def pod_of(workload: Manifest) -> Manifest:
+    """The spec of the pods that a workload makes."""
+    spec: Manifest = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def container_of(workload: Manifest) -> Manifest:
+    """The one container of these pods."""
+    (only,) = pod_of(workload)["containers"]
+    container: Manifest = only
+    return container
+
+
+def granted(role: Manifest) -> dict[tuple[str, str], set[str]]:
+    """What a role allows: group and resource -> verbs."""
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
 
 
 def helm() -> str | None:

@@ -1,15 +1,14 @@
-"""What the chart installs: an agent with few rights, its rules, and clear refusals of wrong values."""
+"""What the chart installs on the nodes: an agent with few rights, and the rules that hold it to its own node."""
 
-import json
 from typing import Any
 
 import helm_chart
 import pytest
 import yaml
-from helm_chart import CHART, NAMESPACE, Manifest, RefusedError, render
+from helm_chart import CHART, NAMESPACE, Manifest, container_of, granted, pod_of, render
 
 from dracpu_agent import options
-from dracpu_api import generate, names
+from dracpu_api import names
 
 pytestmark = pytest.mark.skipif(
     helm_chart.helm() is None,
@@ -24,20 +23,17 @@ def daemon_set() -> Manifest:
 
 @pytest.fixture
 def pod(daemon_set: Manifest) -> Manifest:
-    spec: Manifest = daemon_set["spec"]["template"]["spec"]
-    return spec
+    return pod_of(daemon_set)
 
 
 @pytest.fixture
-def container(pod: Manifest) -> Manifest:
-    (only,) = pod["containers"]
-    made: Manifest = only
-    return made
+def container(daemon_set: Manifest) -> Manifest:
+    return container_of(daemon_set)
 
 
-def rules() -> list[Manifest]:
-    made: list[Manifest] = render().only("ClusterRole")["rules"]
-    return made
+@pytest.fixture
+def role() -> Manifest:
+    return render().the("ClusterRole", "dracpu-agent")
 
 
 def host_paths(pod: Manifest) -> dict[str, Any]:
@@ -95,7 +91,8 @@ class TestTheAgentsPod:
             "limits": {"memory": "128Mi"},
         }
 
-    def test_is_asked_how_it_is(self, container: Manifest) -> None:
+    def test_is_asked_how_it_is_once_it_has_started(self, container: Manifest) -> None:
+        assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
         assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
         assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
@@ -124,54 +121,54 @@ class TestTheAgentsPod:
             "agent.kubeletRoot=/data/kubelet",
             "agent.nriSocket=/run/crio/nri.sock",
             "agent.httpPort=9090",
-        ).only("DaemonSet")["spec"]["template"]["spec"]
-        (container,) = made["containers"]
+        ).only("DaemonSet")
+        container = container_of(made)
         assert container["image"] == "localhost/dracpu-agent:lab"
         assert container["imagePullPolicy"] == "Never"
-        assert {"/data/kubelet/plugins/dra.cpu", "/run/crio"} <= mounts(made, container).keys()
+        assert {"/data/kubelet/plugins/dra.cpu", "/run/crio"} <= mounts(pod_of(made), container).keys()
         parsed = options.run_options(options.parser({}).parse_args(container["args"]))
         assert (str(parsed.kubelet_root), parsed.http_address) == ("/data/kubelet", ":9090")
         assert container["ports"] == [{"name": "http", "containerPort": 9090}]
 
 
 class TestTheAgentsRights:
-    def test_are_these_and_no_others(self) -> None:
-        granted = {
-            (group, resource): set(rule["verbs"])
-            for rule in rules()
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-        }
-        assert granted == {
+    def test_are_these_and_no_others(self, role: Manifest) -> None:
+        assert granted(role) == {
             ("resource.k8s.io", "resourceclaims"): {"get"},
-            ("resource.k8s.io", "resourceclaims/status"): {"patch", "update"},
-            ("resource.k8s.io", "resourceclaims/driver"): {"associated-node:patch", "associated-node:update"},
-            ("resource.k8s.io", "resourceslices"): {"get", "list", "watch", "create", "update", "patch", "delete"},
+            ("resource.k8s.io", "resourceclaims/status"): {"patch"},
+            ("resource.k8s.io", "resourceclaims/driver"): {"associated-node:patch"},
+            ("resource.k8s.io", "resourceslices"): {"list", "watch", "create", "update", "delete"},
             ("", "nodes"): {"get"},
-            ("dra.cpu", "cpunodes"): {"get", "list", "watch"},
-            ("dra.cpu", "cpunodes/status"): {"patch", "update"},
-            ("events.k8s.io", "events"): {"create"},
+            ("dra.cpu", "cpunodes"): {"list", "watch"},
+            ("dra.cpu", "cpunodes/status"): {"patch"},
         }
 
-    def test_over_claims_end_at_its_own_driver(self) -> None:
-        (rule,) = (rule for rule in rules() if rule["resources"] == ["resourceclaims/driver"])
+    def test_over_events_end_at_the_namespace_that_has_those_of_cpu_nodes(self) -> None:
+        role = render().the("Role", "dracpu-agent")
+        assert role["metadata"]["namespace"] == "default"
+        assert granted(role) == {("events.k8s.io", "events"): {"create"}}
+
+    def test_over_claims_end_at_its_own_driver(self, role: Manifest) -> None:
+        (rule,) = (rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"])
         assert rule["resourceNames"] == [names.DRIVER]
 
-    def test_belong_to_the_account_that_the_pod_runs_as(self, pod: Manifest) -> None:
-        binding = render().only("ClusterRoleBinding")
+    @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+    def test_belong_to_the_account_that_the_pod_runs_as(self, kind: str, pod: Manifest) -> None:
+        binding = render().the(f"{kind}Binding", "dracpu-agent")
         account = {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": NAMESPACE}
         assert binding["subjects"] == [account]
-        assert binding["roleRef"]["name"] == render().only("ClusterRole")["metadata"]["name"]
+        assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "dracpu-agent"}
 
     def test_token_is_mounted_only_where_it_is_asked_for(self, pod: Manifest) -> None:
-        assert render().only("ServiceAccount")["automountServiceAccountToken"] is False
+        account = render().the("ServiceAccount", pod["serviceAccountName"])
+        assert account["automountServiceAccountToken"] is False
         assert pod["automountServiceAccountToken"] is True
 
 
 class TestTheAdmissionPolicies:
     @pytest.mark.parametrize("name", ["dracpu-agent-own-slices", "dracpu-agent-own-cpunode"])
     def test_deny_and_fail_closed(self, name: str) -> None:
-        (policy,) = (one for one in render().of_kind("ValidatingAdmissionPolicy") if one["metadata"]["name"] == name)
+        policy = render().the("ValidatingAdmissionPolicy", name)
         (binding,) = (
             one for one in render().of_kind("ValidatingAdmissionPolicyBinding") if one["spec"]["policyName"] == name
         )
@@ -201,73 +198,3 @@ class TestTheAdmissionPolicies:
 
     def test_can_be_left_out(self) -> None:
         assert not render("admissionPolicy.create=false").of_kind("ValidatingAdmissionPolicy")
-
-
-class TestTheDeviceClass:
-    def test_selects_the_driver(self) -> None:
-        device_class = render().only("DeviceClass")
-        assert device_class["metadata"]["name"] == names.DRIVER
-        assert device_class["spec"] == {"selectors": [{"cel": {"expression": f'device.driver == "{names.DRIVER}"'}}]}
-
-    def test_can_stand_for_an_extended_resource(self) -> None:
-        spec = render("deviceClass.extendedResourceName=example.com/cpu").only("DeviceClass")["spec"]
-        assert spec["extendedResourceName"] == "example.com/cpu"
-
-    def test_can_be_left_out(self) -> None:
-        assert not render("deviceClass.create=false").of_kind("DeviceClass")
-
-
-class TestTheCrds:
-    def test_are_the_projects_own_and_stay_when_the_chart_goes(self) -> None:
-        rendered = render().of_kind("CustomResourceDefinition")
-        written = [yaml.safe_load(text) for text in generate.crds().values()]
-        assert sorted(rendered, key=str) == sorted(written, key=str)
-        for definition in rendered:
-            assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-
-    def test_can_be_left_to_somebody_else(self) -> None:
-        assert not render("crds.install=false").of_kind("CustomResourceDefinition")
-
-
-@pytest.mark.parametrize(
-    ("value", "named"),
-    [
-        ("agents.logLevel=debug", "agents"),
-        ("agent.loglevel=debug", "loglevel"),
-        ("agent.logLevel=verbose", "logLevel"),
-        ("agent.image.pullPolicy=Sometimes", "pullPolicy"),
-        ("agent.kubeletRoot=var/lib/kubelet", "kubeletRoot"),
-        ("agent.kubeletRoot=/var/lib/kubelet/", "kubeletRoot"),
-        ("agent.httpPort=0", "httpPort"),
-        ("agent.httpPort=http", "httpPort"),
-        ("agent.maxUnavailable=0", "maxUnavailable"),
-        ("agent.maxUnavailable=150%", "maxUnavailable"),
-        ("deviceClass.extendedResourceName=cpu", "extendedResourceName"),
-        ("crds.install=1", "install"),
-    ],
-)
-def test_a_wrong_value_is_refused_by_its_name(value: str, named: str) -> None:
-    with pytest.raises(RefusedError, match=named):
-        render(value)
-
-
-def test_a_cluster_without_the_api_is_refused() -> None:
-    with pytest.raises(RefusedError, match=r"requires kubeVersion: >=1\.34"):
-        render(kubernetes="1.33.9")
-
-
-@pytest.mark.parametrize("kubernetes", ["1.34.0", "1.34.1-gke.100", "1.36.3", "1.37.0-rc.1"])
-def test_a_cluster_with_the_api_is_taken(kubernetes: str) -> None:
-    assert render(kubernetes=kubernetes).manifests
-
-
-def test_every_value_has_its_place_in_the_schema_and_in_a_template() -> None:
-    """A value that no template reads would be a promise that the chart does not keep."""
-    files = [file for file in (CHART / "templates").rglob("*") if file.is_file()]
-    templates = "\n".join(file.read_text() for file in files)
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert [name for name in values if f".Values.{name}" not in templates] == []
-    assert [name for name in values["agent"] if f"agent.{name}" not in templates] == []
-    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
-    assert schema.keys() - {"global"} == values.keys()
-    assert schema["agent"]["properties"].keys() == values["agent"].keys()

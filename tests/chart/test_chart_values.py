@@ -1,0 +1,189 @@
+"""The chart's values: each does something, a wrong one is refused; and what is installed once per cluster."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import helm_chart
+import pytest
+import yaml
+from helm_chart import CHART, Manifest, RefusedError, render
+
+from dracpu_api import generate, names
+
+pytestmark = pytest.mark.skipif(
+    helm_chart.helm() is None,
+    reason="no helm on PATH nor in the cache: `make test-cluster` builds it",
+)
+
+# every value -> what is given to --set; a value that stands for all below it ends the search there
+EXAMPLES = {
+    "crds.install": "false",
+    "deviceClass.create": "false",
+    "deviceClass.extendedResourceName": "example.com/cpu",
+    "admissionPolicy.create": "false",
+    "defaultConfig.create": "false",
+    "defaultConfig.spec": {".groupBy": "socket"},
+    "uninstall.force": "true",
+    "imagePullSecrets": {"[0].name": "registry"},
+} | {
+    f"{component}.{value}": example
+    for component in ("agent", "operator")
+    for value, example in {
+        "image.repository": "localhost/image",
+        "image.tag": "lab",
+        "image.pullPolicy": "Never",
+        "httpPort": "9090",
+        "logLevel": "debug",
+        "logFormat": "text",
+        "env": {"[0].name": "A", "[0].value": "b"},
+        "priorityClassName": "mine",
+        "nodeSelector": {".pool": "a"},
+        "affinity": {".nodeAffinity.a": "b"},
+        "tolerations": {"[0].key": "a"},
+        "podAnnotations": {".a": "b"},
+        "podLabels": {".a": "b"},
+        "resources": {".limits.memory": "1Gi"},
+        "serviceAccount.annotations": {".a": "b"},
+    }.items()
+}
+EXAMPLES |= {
+    "agent.kubeletRoot": "/data/kubelet",
+    "agent.cdiDir": "/etc/cdi",
+    "agent.nriSocket": "/run/nri.sock",
+    "agent.stateDir": "/data/dracpu",
+    "agent.maxUnavailable": "1",
+}
+
+
+def leaves(values: Any, above: str = "") -> Iterator[str]:
+    """The paths of all values that somebody can set."""
+    for name, value in values.items():
+        path = f"{above}{name}"
+        if path not in EXAMPLES and isinstance(value, dict):
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path
+
+
+def described(schema: Any, path: str) -> Any:
+    """What the schema says of a value, references followed."""
+    found = schema
+    for name in path.split("."):
+        found = found["properties"][name]
+        if "$ref" in found:
+            found = schema["definitions"][found["$ref"].removeprefix("#/definitions/")]
+    return found
+
+
+def load_schema() -> Any:
+    return json.loads((CHART / "values.schema.json").read_text())
+
+
+def test_every_value_is_among_the_examples() -> None:
+    assert set(leaves(yaml.safe_load((CHART / "values.yaml").read_text()))) == EXAMPLES.keys()
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_a_value_has_a_type_and_an_effect(path: str) -> None:
+    """A value that no template reads would be a promise that the chart does not keep."""
+    assert described(load_schema(), path).keys() & {"type", "enum", "oneOf"}
+    example = EXAMPLES[path]
+    parts = example if isinstance(example, dict) else {"": example}
+    assert render(*(f"{path}{below}={value}" for below, value in parts.items())) != render()
+
+
+def test_the_schema_knows_no_value_that_is_not_there() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = load_schema()
+    assert schema["properties"].keys() - {"global"} == values.keys()
+    for name in values.keys() - {"imagePullSecrets"}:
+        assert schema["properties"][name]["properties"].keys() == values[name].keys()
+
+
+def test_the_documents_name_values_that_are_there() -> None:
+    texts = [file.read_text() for file in sorted((helm_chart.ROOT / "docs" / "user").glob("*.md"))]
+    tops = "|".join(load_schema()["properties"])
+    named = {found for text in texts for found in re.findall(rf"`((?:{tops})\.[A-Za-z.]+)[`=]", text)}
+    assert "agent.kubeletRoot" in named
+    for path in named:
+        assert described(load_schema(), path)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("agents.logLevel=debug", "agents"),
+        ("agent.loglevel=debug", "loglevel"),
+        ("agent.logLevel=verbose", "logLevel"),
+        ("agent.image.pullPolicy=Sometimes", "pullPolicy"),
+        ("agent.image.registry=example.com", "registry"),
+        ("agent.kubeletRoot=var/lib/kubelet", "kubeletRoot"),
+        ("agent.kubeletRoot=/var/lib/kubelet/", "kubeletRoot"),
+        ("agent.httpPort=0", "httpPort"),
+        ("agent.httpPort=http", "httpPort"),
+        ("agent.maxUnavailable=0", "maxUnavailable"),
+        ("agent.maxUnavailable=150%", "maxUnavailable"),
+        ("agent.resources.limit.memory=1Gi", "limit"),
+        ("operator.replicas=2", "replicas"),
+        ("operator.loglevel=debug", "loglevel"),
+        ("operator.logFormat=yaml", "logFormat"),
+        ("operator.image.name=dracpu-operator", "name"),
+        ("operator.httpPort=70000", "httpPort"),
+        ("operator.serviceAccount.name=mine", "name"),
+        ("defaultConfig.mode=individual", "mode"),
+        ("defaultConfig.spec=individual", "spec"),
+        ("defaultConfig.spec.reservedCPUs=3", "reservedCPUs"),
+        ("uninstall.forced=true", "forced"),
+        ("uninstall.force=yes", "force"),
+        ("deviceClass.extendedResourceName=cpu", "extendedResourceName"),
+        ("crds.install=1", "install"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(value: str, named: str) -> None:
+    with pytest.raises(RefusedError, match=named):
+        render(value)
+
+
+def test_a_cluster_without_the_api_is_refused() -> None:
+    with pytest.raises(RefusedError, match=r"requires kubeVersion: >=1\.34"):
+        render(kubernetes="1.33.9")
+
+
+@pytest.mark.parametrize("kubernetes", ["1.34.0", "1.34.1-gke.100", "1.36.3", "1.37.0-rc.1"])
+def test_a_cluster_with_the_api_is_taken(kubernetes: str) -> None:
+    assert render(kubernetes=kubernetes).manifests
+
+
+class TestTheDeviceClass:
+    def test_selects_the_driver(self) -> None:
+        device_class = render().only("DeviceClass")
+        assert device_class["metadata"]["name"] == names.DRIVER
+        assert device_class["spec"] == {"selectors": [{"cel": {"expression": f'device.driver == "{names.DRIVER}"'}}]}
+
+    def test_can_stand_for_an_extended_resource(self) -> None:
+        spec = render("deviceClass.extendedResourceName=example.com/cpu").only("DeviceClass")["spec"]
+        assert spec["extendedResourceName"] == "example.com/cpu"
+
+    def test_can_be_left_out(self) -> None:
+        assert not render("deviceClass.create=false").of_kind("DeviceClass")
+
+
+class TestTheCrds:
+    def crds(self) -> list[Manifest]:
+        return render().of_kind("CustomResourceDefinition")
+
+    def test_are_the_projects_own_and_stay_when_the_chart_goes(self) -> None:
+        written = [yaml.safe_load(text) for text in generate.crds().values()]
+        assert sorted(self.crds(), key=str) == sorted(written, key=str)
+        for definition in self.crds():
+            assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+    def test_are_upgraded_with_the_chart(self) -> None:
+        """Helm installs what stands in a folder `crds`, and never touches it again."""
+        assert self.crds()
+        assert not (CHART / "crds").exists()
+
+    def test_can_be_left_to_somebody_else(self) -> None:
+        assert not render("crds.install=false").of_kind("CustomResourceDefinition")
