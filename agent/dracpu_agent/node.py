@@ -390,7 +390,8 @@ class NodeState:
     def _earmark(self) -> None:
         if self.spec is not None:
             available = self.topology.online - self.reserved - self._ledger.held
-            self._earmarks.update(self.spec.settings, self.spec.outstanding, self._ledger.claims, available)
+            spec, held = self.spec, self._ledger.claims
+            self._earmarks.update(spec.settings, spec.outstanding, held, available, settling=self.settling)
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -11,7 +11,8 @@ import yaml
 from dracpu_api.generate import crds
 from dracpu_api.validate import InvalidObjectError, parse
 from dracpu_operator import options
-from dracpu_operator.errors import OperatorError
+from dracpu_operator.default_config import read_manifest
+from dracpu_operator.errors import ManifestError, OperatorError
 
 
 def main() -> None:
@@ -36,6 +37,26 @@ def _crds(_: Namespace) -> None:
     print("---\n".join(crds().values()), end="")
 
 
+def _default_config(parsed: Namespace) -> None:
+    from dracpu_operator import hooks  # noqa: PLC0415
+
+    try:
+        manifest = read_manifest(_text(parsed.file))
+    except ManifestError as error:
+        raise ManifestError(f"{parsed.file} {error}") from error
+    print(asyncio.run(hooks.default_config(options.kubeconfig_option(parsed), manifest)))
+
+
+def _uninstall_check(parsed: Namespace) -> None:
+    from dracpu_operator import hooks  # noqa: PLC0415
+
+    holders = asyncio.run(hooks.uninstall_check(options.kubeconfig_option(parsed)))
+    for holder in holders:
+        print(holder, flush=True)
+    hooks.refuse(holders)
+    print("no claim holds CPUs")
+
+
 def _validate(parsed: Namespace) -> None:
     problems = list(_problems(parsed.file))
     for problem in problems:
@@ -46,9 +67,8 @@ def _validate(parsed: Namespace) -> None:
 
 def _problems(file: Path) -> Iterator[str]:
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text()
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        documents = [document for document in yaml.safe_load_all(_text(file)) if document is not None]
+    except yaml.YAMLError as error:
         raise OperatorError(f"cannot read {file}: {error}") from error
     if not documents:
         yield f"{file}: there is no object in it"
@@ -59,6 +79,13 @@ def _problems(file: Path) -> Iterator[str]:
             yield from (f"{file}: {_title(document, number)}: {problem}" for problem in error.problems)
 
 
+def _text(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"cannot read {file}: {error}") from error
+
+
 def _title(document: object, number: int) -> str:
     """How a person finds the object in the file."""
     if isinstance(document, dict) and isinstance(document.get("metadata"), dict) and document["metadata"].get("name"):
@@ -66,7 +93,13 @@ def _title(document: object, number: int) -> str:
     return f"object {number}"
 
 
-_COMMANDS = {"run": _run, "crds": _crds, "validate": _validate}
+_COMMANDS = {
+    "run": _run,
+    "default-config": _default_config,
+    "uninstall-check": _uninstall_check,
+    "crds": _crds,
+    "validate": _validate,
+}
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""The operator put together: kopf watches, the fleet remembers, the reconciler decides and writes."""
+"""The operator put together: watches tell, the fleet remembers, the reconciler decides and writes."""
 
 import asyncio
 import itertools
@@ -7,17 +7,19 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import kopf
 import structlog
 
 from dracpu_operator import access
 from dracpu_operator.cluster import FIELD_MANAGER, Cluster
+from dracpu_operator.errors import WatchError
 from dracpu_operator.fleet import Fleet
 from dracpu_operator.handlers import registry_for
 from dracpu_operator.http import HttpServer
 from dracpu_operator.metrics import Metrics
+from dracpu_operator.nodewatch import NodeWatch
 from dracpu_operator.options import RunOptions
 from dracpu_operator.pace import Pace
 from dracpu_operator.reconcile import Reconciler
@@ -29,21 +31,25 @@ _RETRY_SECONDS: Final = (1, 1, 2, 3, 5, 8, 13)
 
 async def run(options: RunOptions, *, stop: asyncio.Event | None = None, pace: Pace | None = None) -> None:
     """Until SIGTERM, or until `stop` is set."""
-    stop = stop or asyncio.Event()
+    stop, pace = stop or asyncio.Event(), pace or Pace()
     if threading.current_thread() is threading.main_thread():
         for signum in (signal.SIGINT, signal.SIGTERM):  # until kopf takes them over
             asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     configuration = await access.load(options.kubeconfig)
     fleet, metrics = Fleet(), Metrics()
     instance = os.environ.get("POD_NAME") or socket.gethostname()
+    watching: asyncio.Task[Exception | None] | None = None
     async with Cluster(configuration, instance=instance) as cluster:
-        reconciler = Reconciler(fleet, cluster, metrics, pace or Pace())
+        reconciler = Reconciler(fleet, cluster, metrics, pace)
         async with (
             HttpServer(options.http_address, live=reconciler.live, ready=reconciler.ready, metrics=metrics) as http,
             asyncio.TaskGroup() as group,
         ):
             # kopf ends every task that is younger than itself when it ends: these are older
-            reconciling = group.create_task(reconciler.run(), name="reconciler")
+            asking = {
+                group.create_task(reconciler.run(), name="reconciler"),
+                group.create_task(NodeWatch(fleet, cluster, pace).run(), name="nodes"),
+            }
             stopping = group.create_task(stop.wait(), name="stop")
             loading = group.create_task(reconciler.loaded.wait(), name="loading")
             log.info("started", http_port=http.port)
@@ -51,11 +57,17 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, pace: P
             await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
                 # not given `stop`: waiting for it would keep kopf from ending for 5 s when a signal ends it
-                watching = group.create_task(_watch(fleet, options), name="kopf")
+                watching = group.create_task(_watch(fleet, options, instance), name="kopf")
                 await asyncio.wait({watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                watching.cancel()
-            for task in (reconciling, stopping, loading):
+            for task in asking:  # before kopf: it also ends tasks of the HTTP client, and no answer would ever come
                 task.cancel()
+            await asyncio.wait(asking)
+            if watching is not None:
+                watching.cancel()
+            stopping.cancel()
+            loading.cancel()
+    if watching is not None and not watching.cancelled() and (error := watching.result()) is not None:
+        raise WatchError(f"watching the API server came to an end: {error}") from error
     log.info("stopped")
 
 
@@ -78,9 +90,16 @@ def kopf_settings() -> kopf.OperatorSettings:
     return settings
 
 
-async def _watch(fleet: Fleet, options: RunOptions) -> None:
+async def _watch(fleet: Fleet, options: RunOptions, instance: str) -> Exception | None:
+    """Until a signal comes; returns what else made kopf give up, as it does when a resource is not served any more."""
     registry = registry_for(fleet, options.kubeconfig)
-    await kopf.operator(registry=registry, settings=kopf_settings(), clusterwide=True)
+    # kopf: without an identity it asks for the user's name, and the image knows no user 65532
+    identity = cast(Any, instance)  # kopf exports no name for its type
+    try:
+        await kopf.operator(registry=registry, settings=kopf_settings(), clusterwide=True, identity=identity)
+    except Exception as error:  # noqa: BLE001 - kopf has no base class of its own for what ends it
+        return error
+    return None
 
 
 class _NoDiffs(kopf.DiffBaseStorage):

@@ -5,9 +5,10 @@ Python objects of which three fields are looked at.
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -31,8 +32,12 @@ MANAGED_BY: Final = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 _PAGE: Final = 500  # objects a list answer: what client-go asks for
 _SECONDS: Final = 30.0
+_WORDS: Final = 200  # bytes of an answer that is no Status; a proxy's may be a whole page
 _NOTE_BYTES: Final = 1024  # events.k8s.io/v1 refuses longer notes
-_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_WATCH_SECONDS: Final = 240  # kubernetes_asyncio: no request takes longer than 300 s
+_SILENCE_SECONDS: Final = 90.0  # the API server sends a bookmark each minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +90,39 @@ class Cluster:
 
     async def items(self, resource: Resource, *, metadata_only: bool = False) -> AsyncIterator[Json]:
         """All objects of a kind, in all namespaces, page by page."""
-        query = [("limit", str(_PAGE))]
-        while True:
-            accept = _METADATA_ONLY if metadata_only else "application/json"
-            answer = await self._request("GET", resource.path(), query, accept=accept)
-            for item in answer.get("items") or ():
+        async for page in self._pages(resource, metadata_only=metadata_only):
+            for item in page.get("items") or ():
                 yield item
-            onward = (answer.get("metadata") or {}).get("continue")
-            if not onward:
-                return
-            query = [("limit", str(_PAGE)), ("continue", onward)]
+
+    async def snapshot(self, resource: Resource) -> tuple[list[Json], str]:
+        """The metadata of all objects of a kind, and the version that a watch goes on from."""
+        found: list[Json] = []
+        version = ""
+        async for page in self._pages(resource, metadata_only=True):
+            found += page.get("items") or ()
+            version = page["metadata"]["resourceVersion"]
+        return found, version
+
+    async def watch(self, resource: Resource, since: str) -> AsyncIterator[Json]:
+        """What happens to objects of a kind since a version, with their metadata alone; ends some time. Raises
+        ExpiredError where that was too long ago."""
+        query = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(_WATCH_SECONDS)),
+            ("resourceVersion", since),
+        ]
+        what = f"WATCH {resource.path()}"
+        with _translated(what):
+            async with asyncio.timeout(_SECONDS):
+                response = await self._send("GET", resource.path(), query, accept=_METADATA)
+            async with response:
+                rest = b"" if response.status < 400 else await response.read()
+                _check(response.status, rest, what)
+                while chunk := await _read_some(response):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield _event(line, what)
 
     async def read(self, resource: Resource, name: str) -> Json:
         """One object without a namespace."""
@@ -107,7 +135,19 @@ class Cluster:
         metadata = {"name": node.name, "labels": MANAGED_BY, "ownerReferences": [owner]}
         if uid is not None:
             metadata["uid"] = uid
-        return await self._apply(CPU_NODES, metadata, {"spec": encode_spec(spec)})
+        fields = encode_spec(spec)
+        applied = await self._apply(CPU_NODES, metadata, {"spec": fields})
+        if len(applied["spec"].get("outstanding") or ()) <= len(spec.outstanding):
+            return applied
+        # what somebody else has put onto the list stays there in a server-side apply, though he may never come back
+        patch = {"metadata": {"uid": applied["metadata"]["uid"]}, "spec": {"outstanding": fields["outstanding"]}}
+        return await self._request(
+            "PATCH",
+            CPU_NODES.path(node.name),
+            [("fieldManager", FIELD_MANAGER)],
+            body=patch,
+            content_type="application/merge-patch+json",
+        )
 
     async def delete_cpu_node(self, name: str, uid: str) -> None:
         """Deletes that very CpuNode, not another of its name."""
@@ -117,6 +157,11 @@ class Cluster:
         """Writes a config's status; where fields are missing that stood there, they go away."""
         metadata = {"name": config.name, "uid": config.uid}
         return await self._apply(CONFIGS, metadata, {"status": status}, "status")
+
+    async def apply_config(self, manifest: Json, *, manager: str, uid: str | None) -> Json:
+        """Makes a config (`uid` None), or changes the one with that UID; fields that others own are a conflict."""
+        metadata = {**manifest["metadata"], **({"uid": uid} if uid else {})}
+        return await self._apply(CONFIGS, metadata, {"spec": manifest["spec"]}, manager=manager, force=False)
 
     async def announce(self, config: Config, announcement: Announcement) -> None:
         """An Event about a config. Objects without a namespace have theirs in "default"."""
@@ -140,13 +185,33 @@ class Cluster:
         }
         await self._request("POST", EVENTS.path(namespace="default"), body=body)
 
-    async def _apply(self, resource: Resource, metadata: Json, fields: Json, subresource: str = "") -> Json:
+    async def _apply(
+        self,
+        resource: Resource,
+        metadata: Json,
+        fields: Json,
+        subresource: str = "",
+        *,
+        manager: str = FIELD_MANAGER,
+        force: bool = True,
+    ) -> Json:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **fields}
         parts = [str(metadata["name"]), *([subresource] if subresource else [])]
-        query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
+        query = [("fieldManager", manager), ("force", "true" if force else "false")]
         return await self._request(
             "PATCH", resource.path(*parts), query, body=body, content_type="application/apply-patch+yaml"
         )
+
+    async def _pages(self, resource: Resource, *, metadata_only: bool) -> AsyncIterator[Json]:
+        query = [("limit", str(_PAGE))]
+        while True:
+            accept = _METADATA_LIST if metadata_only else "application/json"
+            page = await self._request("GET", resource.path(), query, accept=accept)
+            yield page
+            onward = (page.get("metadata") or {}).get("continue")
+            if not onward:
+                return
+            query = [("limit", str(_PAGE)), ("continue", onward)]
 
     async def _request(
         self,
@@ -158,33 +223,79 @@ class Cluster:
         accept: str = "application/json",
         content_type: str = "application/json",
     ) -> Json:
-        assert self._client is not None
         what = f"{method} {path}"
-        try:
+        with _translated(what):
             async with asyncio.timeout(_SECONDS):
-                response = await self._client.call_api(
-                    path,
-                    method,
-                    query_params=query,
-                    header_params={"Accept": accept, "Content-Type": content_type},
-                    body=body,
-                    auth_settings=["BearerToken"],
-                    _preload_content=False,
-                )
+                response = await self._send(method, path, query, body=body, accept=accept, content_type=content_type)
                 async with response:
                     payload = await response.read()
-        except TimeoutError as error:
-            raise UnavailableError(f"{what}: no answer within {_SECONDS:.0f} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise UnavailableError(f"{what}: {error or type(error).__name__}") from error
-        except ApiException as error:
-            raise ApiError(f"{what}: {error.reason}") from error
+        _check(response.status, payload, what)
         answer = _decoded(payload)
-        if response.status >= 400:
-            raise api_error(response.status, answer, what=what)
         if not isinstance(answer, dict):
             raise UnavailableError(f"{what}: the answer is not a JSON object")
         return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]] | None,
+        *,
+        body: Json | None = None,
+        accept: str,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:
+        assert self._client is not None
+        response: aiohttp.ClientResponse = await self._client.call_api(
+            path,
+            method,
+            query_params=query,
+            header_params={"Accept": accept, "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+        )
+        return response
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise UnavailableError(f"{what}: no answer within {_SECONDS:.0f} s") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise UnavailableError(f"{what}: {error or type(error).__name__}") from error
+    except ApiException as error:
+        raise ApiError(f"{what}: {error.reason}") from error
+
+
+def _check(status: int, payload: bytes, what: str) -> None:
+    """Raises what an answer with an error says."""
+    if status < 400:
+        return
+    answer = _decoded(payload)
+    # a path that is not served is answered in plain text
+    said = answer if isinstance(answer, dict) else {"message": payload[:_WORDS].decode(errors="replace").strip()}
+    raise api_error(status, said, what=what)
+
+
+def _event(line: bytes, what: str) -> Json:
+    event = _decoded(line)
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        raise UnavailableError(f"{what}: what came is no event")
+    if event["type"] == "ERROR":
+        raise api_error(event["object"].get("code", 500), event["object"], what=what)
+    return event
+
+
+async def _read_some(response: aiohttp.ClientResponse) -> bytes:
+    """What has come; nothing when there will be no more, or when there has been nothing for suspiciously long."""
+    try:
+        async with asyncio.timeout(_SILENCE_SECONDS):
+            return await response.content.readany()
+    except TimeoutError:
+        return b""
 
 
 def _decoded(payload: bytes) -> object:

@@ -1,5 +1,8 @@
 """The errors that leave a room. Each message is for the person who reads it in the log, a status or an Event."""
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 
 class OperatorError(Exception):
     """Base of everything that the operator refuses or could not do."""
@@ -7,6 +10,18 @@ class OperatorError(Exception):
 
 class AccessError(OperatorError):
     """Nothing tells how to reach the API server, or what tells it is wrong."""
+
+
+class WatchError(OperatorError):
+    """Nothing tells any more what changes: a new process has to look at everything anew."""
+
+
+class ManifestError(OperatorError):
+    """A file does not hold the object that it should."""
+
+
+class HeldError(OperatorError):
+    """Claims hold CPUs, and what was asked for would leave them alone with it."""
 
 
 class ListenError(OperatorError):
@@ -41,17 +56,21 @@ class UnavailableError(ApiError):
     """No answer, or one that says "later" (429, 5xx): whether the request was carried out is not known."""
 
 
-_BY_STATUS: dict[int, type[ApiError]] = {
+_BY_STATUS: Final[dict[int, type[ApiError]]] = {
     404: NotFoundError,
     409: ConflictError,
     410: ExpiredError,
     429: UnavailableError,
 }
+# server-side apply answers 500 for a field that the CRD does not have, or of another type: no time will mend that
+_NOT_IN_SCHEMA: Final = "failed to create typed patch object"
 
 
-def api_error(status: int, body: object, *, what: str) -> ApiError:
-    """The typed error for an answer; `body` is its decoded JSON, usually a Status object."""
-    fields = body if isinstance(body, dict) else {}
-    detail = fields.get("message") or fields.get("reason") or "no explanation was given"
-    kind = _BY_STATUS.get(status, UnavailableError if status >= 500 else RefusedError)
+def api_error(status: int, body: Mapping[str, Any], *, what: str) -> ApiError:
+    """The typed error for an answer; `body` is a Status object, or has at least its message."""
+    detail = body.get("message") or body.get("reason") or "no explanation was given"
+    if status < 500 or str(detail).startswith(_NOT_IN_SCHEMA):
+        kind = _BY_STATUS.get(status, RefusedError)
+    else:
+        kind = UnavailableError
     return kind(f"{what}: {status} {detail}", status=status)

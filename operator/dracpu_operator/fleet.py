@@ -73,40 +73,39 @@ class Fleet:
 
     def recheck_nodes(self, known: Iterable[Node], listed: Iterable[Json]) -> None:
         """`listed` is complete: what was `known` before the list was asked for, and is not in it, is gone."""
-        present = set()
-        for raw in listed:
-            self.see_node(raw)
-            present.add(raw["metadata"]["uid"])
-        for node in known:
-            if node.uid not in present:
-                self.lose_node(node.name, node.uid)
+        self._recheck(self.nodes, known, listed, self.see_node)
+        self._seen = {name: at for name, at in self._seen.items() if name in self.nodes}
 
     def recheck_configs(self, known: Iterable[Config], listed: Iterable[Json]) -> None:
         """Likewise for configs."""
-        present = set()
-        for raw in listed:
-            self.see_config(raw)
-            present.add(raw["metadata"]["uid"])
-        for config in known:
-            if config.uid not in present:
-                self.lose_config(config.name, config.uid)
+        self._recheck(self.configs, known, listed, self.see_config)
 
     def recheck_cpu_nodes(self, known: Iterable[CpuNode], listed: Iterable[Json]) -> None:
         """Likewise for CpuNodes; of these only the metadata is listed, so what is new is read one by one."""
-        present = set()
+        self._recheck(self.cpu_nodes, known, listed, self._compare_cpu_node)
+
+    def _compare_cpu_node(self, raw: Json) -> None:
+        metadata = raw["metadata"]
+        there = self.cpu_nodes.get(metadata["name"])
+        if there is None or there.uid != metadata["uid"] or there.generation < metadata.get("generation", 0):
+            self.unsure.add(metadata["name"])
+
+    def _recheck(
+        self, table: dict[str, _R], known: Iterable[_R], listed: Iterable[Json], see: Callable[[Json], None]
+    ) -> None:
+        before = {record.uid: record for record in known}
         for raw in listed:
-            metadata = raw["metadata"]
-            present.add(metadata["uid"])
-            there = self.cpu_nodes.get(metadata["name"])
-            if there is None or there.uid != metadata["uid"] or there.generation < metadata.get("generation", 0):
-                self.unsure.add(metadata["name"])
-        for cpu_node in known:
-            if cpu_node.uid not in present:
-                self.lose_cpu_node(cpu_node.name, cpu_node.uid)
+            name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+            there = table.get(name)
+            # a list shows a moment in the past: what was lost since is not found again
+            if before.pop(uid, None) is None or (there is not None and there.uid == uid):
+                see(raw)
+        for gone in before.values():
+            self._lose(table, gone.name, gone.uid)
 
     def _see(self, table: dict[str, _R], record: _R) -> None:
         known = table.get(record.name)
-        if known is not None and known.uid == record.uid and known.version > record.version:
+        if known is not None and known.version > record.version:  # also of an object of that name that is gone
             return
         table[record.name] = record
         if record != known:

@@ -1,5 +1,6 @@
-"""What kopf calls. Events only: handlers of other kinds write annotations or finalizers onto the objects, and an index
-over 5,000 nodes takes minutes to build. `on.event` is never repeated, so handlers note and decide nothing."""
+"""What kopf calls, about custom resources. Events only: handlers of other kinds write annotations or finalizers onto
+the objects, and an index over 5,000 of them takes minutes to build. `on.event` is never repeated, so handlers note and
+decide nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,6 @@ def registry_for(fleet: Fleet, kubeconfig: Path | None) -> kopf.OperatorRegistry
     @kopf.on.login(registry=registry)
     async def log_in(**_: Any) -> kopf.ConnectionInfo:
         return await login(kubeconfig)
-
-    @kopf.on.event("", "v1", "nodes", registry=registry)
-    async def node(event: kopf.RawEvent, name: str, uid: str, **_: Any) -> None:
-        if event["type"] == "DELETED":
-            fleet.lose_node(name, uid)
-        else:
-            fleet.see_node(event["object"])
 
     @kopf.on.event(API_GROUP, API_VERSION, "cpudriverconfigs", registry=registry)
     async def config(event: kopf.RawEvent, name: str, uid: str, **_: Any) -> None:

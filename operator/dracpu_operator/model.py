@@ -67,6 +67,14 @@ class CpuCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why claims cannot get CPUs of a node, in the words of its agent, or because it has none."""
+
+    since: str  # RFC 3339 in UTC
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class CpuNode:
     """A CpuNode: what the node was told, and what its agent says."""
 
@@ -80,6 +88,7 @@ class CpuNode:
     applied: str | None = None  # appliedRevision
     cpus: CpuCounts = CpuCounts()
     failure: str = ""  # why settings were refused
+    troubles: tuple[Trouble, ...] = ()  # what may pass by itself
 
     @property
     def given(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The command line: every option of `run` is also an environment variable, so that a manifest can set it either way."""
+"""The command line: every option is also an environment variable, so that a manifest can set it either way."""
 
 import argparse
 import os
@@ -11,8 +11,9 @@ from typing import Final
 
 PREFIX: Final = "DRACPU_OPERATOR_"
 
+_KUBECONFIG: Final = ("--kubeconfig", "", "how to reach the API server; default: the pod's service account")
 _OPTIONS: Final = (
-    ("--kubeconfig", "", "how to reach the API server; default: the pod's service account"),
+    _KUBECONFIG,
     ("--http-address", ":8080", "where /healthz, /readyz and /metrics are served"),
     ("--log-format", "json", "json or text"),
     ("--log-level", "info", "debug, info, warning or error"),
@@ -35,19 +36,20 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     made = argparse.ArgumentParser(
         prog="dracpu-operator",
         description="The operator of dra-cpu-operator: exclusive, topology-aware CPUs for pods.",
-        epilog=f"Every option --some-name of run can also be set as {PREFIX}SOME_NAME; the command line wins.",
+        epilog=f"Every option --some-name of a command can also be set as {PREFIX}SOME_NAME; the command line wins.",
     )
     made.add_argument("--version", action="version", version=f"dracpu-operator {version('dra-cpu-operator')}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="serve the cluster until SIGTERM")
-    for name, default, summary in _OPTIONS:
-        variable = PREFIX + name.removeprefix("--").replace("-", "_").upper()
-        run.add_argument(
-            name,
-            default=environment.get(variable) or default,
-            type=partial(_one_of, _CHOICES[name]) if name in _CHOICES else str,
-            help=f"{summary} [{variable}; default: {default or 'none'}]",
-        )
+    for option in _OPTIONS:
+        _add(run, environment, *option)
+    default_config = commands.add_parser(
+        "default-config", help="make the chart's CpuDriverConfig, or change it unless somebody has edited it"
+    )
+    default_config.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object; - reads stdin")
+    check = commands.add_parser("uninstall-check", help="name the claims that hold CPUs; exit code 1 if any do")
+    for command in (default_config, check):
+        _add(command, environment, *_KUBECONFIG)
     commands.add_parser("crds", help="print the CustomResourceDefinitions")
     validate = commands.add_parser("validate", help="say what is wrong with the objects in a file")
     validate.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object or several; - reads stdin")
@@ -57,10 +59,27 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
 def run_options(parsed: argparse.Namespace) -> RunOptions:
     """The options of `run`."""
     return RunOptions(
-        kubeconfig=Path(parsed.kubeconfig) if parsed.kubeconfig else None,
+        kubeconfig=kubeconfig_option(parsed),
         http_address=parsed.http_address,
         log_format=parsed.log_format,
         log_level=parsed.log_level,
+    )
+
+
+def kubeconfig_option(parsed: argparse.Namespace) -> Path | None:
+    """The one option that every command has which talks to the API server."""
+    return Path(parsed.kubeconfig) if parsed.kubeconfig else None
+
+
+def _add(
+    command: argparse.ArgumentParser, environment: Mapping[str, str], name: str, default: str, summary: str
+) -> None:
+    variable = PREFIX + name.removeprefix("--").replace("-", "_").upper()
+    command.add_argument(
+        name,
+        default=environment.get(variable) or default,
+        type=partial(_one_of, _CHOICES[name]) if name in _CHOICES else str,
+        help=f"{summary} [{variable}; default: {default or 'none'}]",
     )
 
 

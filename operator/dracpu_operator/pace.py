@@ -3,8 +3,6 @@
 import random
 from dataclasses import dataclass
 
-from dracpu_operator.model import CpuNode
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -16,7 +14,10 @@ class Pace:
     node_is_fresh: float = 10.0  # a CpuNode made for a Node that is gone would be collected, and made again
     claims_first: float = 5.0  # between two lists of claims while nodes change their devices,
     claims_cap: float = 60.0  # doubling while nothing ends: claims may live for weeks
-    status: float = 5.0  # between two writes of a status in which only counts change
+    status: float = 5.0  # between two writes of a status in which only counts change,
+    status_urgent: float = 1.0  # or in which a condition does: one that flaps is told at that pace
+    trouble: float = 30.0  # agents and runtimes restart: only what lasts longer is told,
+    silence: float = 300.0  # and the agent of a new node has to be pulled and started first
     retry_first: float = 0.5
     retry_cap: float = 30.0
     writers: int = 16  # requests at a time
@@ -39,28 +40,3 @@ class Backoff:
     def reset(self) -> None:
         """The next failure is the first one again."""
         self._base = self._first
-
-
-class Relisting:
-    """When to list claims again while nodes change their devices: soon after something moved, ever more rarely while
-    nothing does. Pure: the time is passed in."""
-
-    def __init__(self, first: float, cap: float) -> None:
-        self.due_at = float("inf")
-        self._first = first
-        self._cap = cap
-        self._interval = first
-        self._followed: list[CpuNode] = []
-
-    def is_due(self, followed: list[CpuNode], now: float) -> bool:
-        """True when claims have to be listed now; `followed` are the nodes that change their devices."""
-        if followed != self._followed:
-            self._followed, self._interval = followed, self._first
-            self.due_at = min(self.due_at, now + self._first)
-        if not followed:
-            self.due_at = float("inf")
-        if now < self.due_at:
-            return False
-        self.due_at = now + self._interval
-        self._interval = min(self._interval * 2, self._cap)
-        return True

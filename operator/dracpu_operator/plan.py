@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from dracpu_api.settings import CpuNodeSpec, OutstandingClaim
-from dracpu_operator.model import Config, CpuNode, Node, Phase
-from dracpu_operator.outstanding import ClaimsByNode, foreign
+from dracpu_api.settings import CpuNodeSpec
+from dracpu_operator.model import Config, CpuNode, Node
+from dracpu_operator.outstanding import ClaimsByNode, outstanding
 from dracpu_operator.rollout import Member, next_nodes
 from dracpu_operator.selection import Selected, select
 
@@ -19,12 +19,14 @@ class Change:
     current: CpuNode | None
 
     @property
-    def changes_devices(self) -> bool:
-        """True when claims that are allocated now may be for devices that will not be there."""
+    def keeps_devices(self) -> bool:
+        """True when the devices that are published now will be there afterwards, too. Where settings have not been
+        applied, nobody knows what is published; a node without a CpuNode may have had one: claims outlive it."""
         before = None if self.current is None else self.current.spec
+        if self.current is None or before is None or not self.current.arrived:
+            return False
         assert self.config.wanted is not None
-        # a node without a CpuNode may have had one: claims outlive it
-        return before is None or before.settings.representation != self.config.wanted.settings.representation
+        return before.settings.representation == self.config.wanted.settings.representation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +55,34 @@ def make_plan(nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_node
 
 
 def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
-    """The spec to write; `claims` matter only where devices change."""
+    """The spec to write; `claims` matter only where devices may change."""
     wanted = change.config.wanted
     assert wanted is not None
-    if change.changes_devices:
-        outstanding = foreign(claims.get(change.node.name, ()), wanted.settings)
-    else:
+    if change.keeps_devices:
         assert change.current is not None
         assert change.current.spec is not None
-        outstanding = change.current.spec.outstanding
-    return CpuNodeSpec(change.config.name, change.config.generation, wanted.settings, wanted.revision, outstanding)
-
-
-def changing_devices(cpu_nodes: Iterable[CpuNode]) -> list[CpuNode]:
-    """CpuNodes whose list of outstanding claims has to be kept true. While a node settles, its former devices are still
-    published, and a claim may get one that nobody has listed yet."""
-    return [
-        one
-        for one in cpu_nodes
-        if one.owner is not None and one.spec is not None and (one.spec.outstanding or one.phase is Phase.SETTLING)
-    ]
-
-
-def respec(cpu_node: CpuNode, claims: ClaimsByNode | None) -> CpuNodeSpec | None:
-    """The spec with a true list of outstanding claims; None when it is true, or when `claims` were not listed."""
-    assert cpu_node.spec is not None
-    if cpu_node.phase is Phase.READY and cpu_node.arrived:  # nothing of its former devices is left
-        outstanding: tuple[OutstandingClaim, ...] = ()
-    elif claims is None:
-        return None
+        listed = change.current.spec.outstanding
     else:
-        outstanding = foreign(claims.get(cpu_node.name, ()), cpu_node.spec.settings)
-    return None if outstanding == cpu_node.spec.outstanding else replace(cpu_node.spec, outstanding=outstanding)
+        listed = outstanding(claims.get(change.node.name, ()), wanted.settings)
+    return CpuNodeSpec(
+        change.config.name,
+        change.config.generation,
+        wanted.settings,
+        wanted.revision,
+        listed,
+        wanted.spec.rollout.settle_seconds,
+    )
+
+
+def respec(cpu_node: CpuNode, claims: ClaimsByNode) -> CpuNodeSpec | None:
+    """The spec with a true list of outstanding claims; None when it is true.
+
+    Only the claims themselves tell, never the agent's word that it is done: that may be older than its settings.
+    """
+    assert cpu_node.spec is not None
+    before = cpu_node.spec.outstanding
+    listed = outstanding(claims.get(cpu_node.name, ()), cpu_node.spec.settings, before)
+    return None if listed == before else replace(cpu_node.spec, outstanding=listed)
 
 
 def _removals(
@@ -110,14 +108,17 @@ def _changes(selected: Selected, cpu_nodes: Mapping[str, CpuNode], gone: set[str
     return [
         Change(node, config, member.cpu_node)
         for node, member in zip(selected.nodes, members, strict=True)
-        if node.name in due or _is_mislabelled(config, node, member.cpu_node)
+        if node.name in due or _is_wrong(config, node, member.cpu_node)
     ]
 
 
-def _is_mislabelled(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:
-    """True when the settings are right, but the node followed another config, or nobody made it our CpuNode: telling so
-    disturbs nothing."""
-    if cpu_node is None or cpu_node.spec is None or config.wanted is None:
+def _is_wrong(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:
+    """True when the revision is right and something else is not: the node followed another config, nobody made it our
+    CpuNode, or somebody has edited the settings. To put that right takes no budget."""
+    if cpu_node is None or cpu_node.spec is None or config.wanted is None or cpu_node.given != config.wanted.revision:
         return False
-    right = cpu_node.given == config.wanted.revision
-    return right and (cpu_node.spec.config_name != config.name or cpu_node.owner != node.uid)
+    return (cpu_node.spec.config_name, cpu_node.spec.settings, cpu_node.owner) != (
+        config.name,
+        config.wanted.settings,
+        node.uid,
+    )

@@ -11,12 +11,16 @@ from dracpu_api.models import CpuDriverConfig, CpuDriverConfigSpec
 from dracpu_api.parts import Settings as SettingsFields
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
 from dracpu_api.validate import InvalidObjectError, parse
-from dracpu_operator.model import Config, CpuCounts, CpuNode, Node, Phase, Wanted
+from dracpu_operator.model import Config, CpuCounts, CpuNode, Node, Phase, Trouble, Wanted
 
 Json = Mapping[str, Any]
 
 _REVISION_DIGITS: Final = 16  # 64 bits: two settings of one cluster will not meet
 _API_VERSION: Final = "dra.cpu/v1alpha1"
+# conditions of the agent's without which no claim gets CPUs
+_NEEDED: Final = frozenset({"KubeletRegistered", "RuntimeConnected", "SlicesPublished", "StateHealthy"})
+_WORDS: Final = 256  # of each trouble: three nodes have to fit into a message that people read
+_SILENT: Final = "its agent has not reported yet: does the DaemonSet's pod run on this node?"
 
 
 def read_node(raw: Json) -> Node:
@@ -59,6 +63,7 @@ def read_cpu_node(raw: Json) -> CpuNode:
         applied=status.get("appliedRevision"),
         cpus=_cpus(status),
         failure=_failure(status),
+        troubles=_troubles(metadata, status),
     )
 
 
@@ -118,4 +123,14 @@ def _cpus(status: Json) -> CpuCounts:
 def _failure(status: Json) -> str:
     conditions = status.get("conditions") or ()
     applied: Json = next((one for one in conditions if one.get("type") == "ConfigApplied"), {})
-    return "" if applied.get("status") == "True" else str(applied.get("message") or "")
+    return "" if applied.get("status") == "True" else str(applied.get("message") or "")[:_WORDS]
+
+
+def _troubles(metadata: Json, status: Json) -> tuple[Trouble, ...]:
+    if not status.get("phase"):
+        return (Trouble(metadata.get("creationTimestamp") or "", _SILENT),)
+    return tuple(
+        Trouble(one.get("lastTransitionTime") or "", str(one.get("message") or f"{one['type']} is False")[:_WORDS])
+        for one in status.get("conditions") or ()
+        if one.get("type") in _NEEDED and one.get("status") == "False"
+    )

@@ -14,11 +14,12 @@ import structlog
 from dracpu_operator.cluster import CLAIMS, CONFIGS, CPU_NODES, NODES, Cluster
 from dracpu_operator.errors import ApiError
 from dracpu_operator.fleet import Fleet
+from dracpu_operator.following import Following
 from dracpu_operator.metrics import Metrics, Request
 from dracpu_operator.model import CpuNode
-from dracpu_operator.outstanding import ClaimsByNode, claims_by_node
-from dracpu_operator.pace import Backoff, Pace, Relisting
-from dracpu_operator.plan import Plan, changing_devices, make_plan, respec, spec_of
+from dracpu_operator.outstanding import AllocatedClaims, ClaimsByNode
+from dracpu_operator.pace import Backoff, Pace
+from dracpu_operator.plan import Plan, make_plan, respec, spec_of
 from dracpu_operator.statuses import StatusWriter
 from dracpu_operator.writes import CpuNodeWriter, Job
 
@@ -37,9 +38,9 @@ class Reconciler:
         self._metrics = metrics
         self._pace = pace
         self._writer = CpuNodeWriter(fleet, cluster, metrics, pace.writers)
-        self._statuses = StatusWriter(fleet, cluster, metrics, pace.status)
+        self._statuses = StatusWriter(fleet, cluster, metrics, pace)
         self._backoff = Backoff(pace.retry_first, pace.retry_cap)
-        self._relisting = Relisting(pace.claims_first, pace.claims_cap)
+        self._following = Following(pace.claims_first, pace.claims_cap)
         self._problem = "the cluster's objects have not been listed yet"
         self._busy_since: float | None = None
         self._recheck_at = 0.0
@@ -86,7 +87,7 @@ class Reconciler:
     async def _wait(self) -> None:
         """Until something changes or is due; then a moment longer, for changes come in crowds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(min(self._recheck_at, self._relisting.due_at, self._statuses.due_at)):
+            async with asyncio.timeout_at(min(self._recheck_at, self._following.due_at, self._statuses.due_at)):
                 await self._fleet.changed.wait()
         await asyncio.sleep(self._pace.debounce)
 
@@ -114,36 +115,48 @@ class Reconciler:
             plan = self._plan()
         try:
             await self._write(plan)
-        finally:  # what did succeed is told even though something failed
+        except ApiError:  # what did succeed is told even so
             await self._statuses.write(plan.selected)
+            raise
+        await self._statuses.write(plan.selected)
 
     def _plan(self) -> Plan:
         return make_plan(self._fleet.nodes, self._fleet.configs, self._fleet.cpu_nodes)
 
     async def _write(self, plan: Plan) -> None:
         touched = {one.node.name for one in plan.changes} | {one.name for one in plan.removals}
-        followed = [one for one in changing_devices(self._fleet.cpu_nodes.values()) if one.name not in touched]
-        claims: ClaimsByNode | None = None
-        if self._relisting.is_due(followed, _now()) or any(one.changes_devices for one in plan.changes):
-            claims = claims_by_node([raw async for raw in self._cluster.items(CLAIMS)])
+        followed = self._following.nodes(self._fleet.cpu_nodes.values())
+        due = self._following.is_due(followed, _now())
+        blind = {one.node.name for one in plan.changes if not one.keeps_devices}
         jobs = [self._writer.remove(one) for one in plan.removals]
+        claims: ClaimsByNode = {}
+        if due or blind:
+            claims = await self._list_claims(blind | {one.name for one in followed}, counts=due)
+            jobs += self._outstanding([one for one in followed if one.name not in touched], claims)
         for change in plan.changes:
             kind: Request = "create" if change.current is None else "change"
-            jobs.append(self._writer.apply(change.node, spec_of(change, claims or {}), change.current, kind))
-        jobs += self._outstanding(followed, claims)
+            jobs.append(self._writer.apply(change.node, spec_of(change, claims), change.current, kind))
         if plan.changes or plan.removals:
             log.info("writing CpuNodes", changes=len(plan.changes), removals=len(plan.removals))
         await self._writer.run(jobs)
 
-    def _outstanding(self, followed: list[CpuNode], claims: ClaimsByNode | None) -> Iterator[Job]:
+    async def _list_claims(self, nodes: set[str], *, counts: bool) -> ClaimsByNode:
+        began, found = _now(), AllocatedClaims(nodes)
+        async for raw in self._cluster.items(CLAIMS):
+            found.add(raw)
+        if counts:
+            self._following.listed(began, _now())
+        return found.by_node()
+
+    def _outstanding(self, followed: list[CpuNode], claims: ClaimsByNode) -> Iterator[Job]:
         for one in followed:
             node, spec = self._fleet.nodes.get(one.name), respec(one, claims)
             if node is not None and node.uid == one.owner and spec is not None:
                 yield self._writer.apply(node, spec, one, "outstanding")
 
     async def _recheck(self) -> None:
+        """Of what kopf watches. Nodes are listed by their own watch, whenever it cannot go on from where it was."""
         fleet, cluster = self._fleet, self._cluster
-        await self._recheck_nodes()
         configs = list(fleet.configs.values())
         fleet.recheck_configs(configs, [raw async for raw in cluster.items(CONFIGS)])
         cpu_nodes = list(fleet.cpu_nodes.values())

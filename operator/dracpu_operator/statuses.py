@@ -5,49 +5,71 @@ What stands there already costs no request. Counts move with every claim of 5,00
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
 
 from dracpu_operator.cluster import Cluster
-from dracpu_operator.errors import ApiError, ConflictError, NotFoundError
+from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_operator.fleet import Fleet
 from dracpu_operator.metrics import Metrics
 from dracpu_operator.model import Config
+from dracpu_operator.pace import Pace
 from dracpu_operator.selection import Selected
-from dracpu_operator.summary import Announcement, announcements, is_same, is_urgent, progress_of, status_of
+from dracpu_operator.summary import (
+    Announcement,
+    Moment,
+    announcements,
+    is_same,
+    is_urgent,
+    progress_of,
+    status_of,
+)
 
 log = structlog.get_logger()
 
 
 class StatusWriter:
-    """`due_at` tells when a status that was held back wants to be written."""
+    """`due_at` tells when a status wants to be looked at again although nothing has changed."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, interval: float) -> None:
+    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, pace: Pace) -> None:
         self.due_at = float("inf")
         self._fleet = fleet
         self._cluster = cluster
         self._metrics = metrics
-        self._interval = interval
+        self._pace = pace
         self._written_at: dict[str, float] = {}  # by the config's UID
 
     async def write(self, selected: Mapping[str, Selected]) -> None:
-        """Tells how all configs stand."""
+        """Tells how all configs stand: one that cannot be written keeps no other from it. Raises the first error."""
         self.due_at = float("inf")
-        self._metrics.show({name: progress_of(one, self._fleet.cpu_nodes) for name, one in selected.items()})
-        for one in selected.values():
-            await self._write(one)
+        moment = _moment(datetime.now(UTC), self._pace)
+        progress = {name: progress_of(one, self._fleet.cpu_nodes, moment) for name, one in selected.items()}
+        self._metrics.show(progress)
+        if any(one.is_passing for one in progress.values()):
+            self.due_at = _now() + self._pace.trouble
+        errors: list[ApiError] = []
+        for name, one in selected.items():
+            try:
+                await self._write(one, status_of(one, self._fleet.cpu_nodes, progress[name], moment))
+            except ApiError as error:
+                self._metrics.asked("status", "error")
+                errors.append(error)
+                if isinstance(error, UnavailableError):
+                    break
         known = {config.uid for config in self._fleet.configs.values()}
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in known}
+        if errors:
+            raise errors[0]
 
-    async def _write(self, selected: Selected) -> None:
+    async def _write(self, selected: Selected, status: Mapping[str, Any]) -> None:
         config, before = selected.config, selected.config.status
-        status = status_of(selected, self._fleet.cpu_nodes, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         if is_same(status, before):
             return
-        now = asyncio.get_running_loop().time()
-        earliest = self._written_at.get(config.uid, now) + self._interval
-        if config.uid in self._written_at and now < earliest and not is_urgent(status, before):
+        interval = self._pace.status_urgent if is_urgent(status, before) else self._pace.status
+        earliest = self._written_at.get(config.uid, float("-inf")) + interval
+        if _now() < earliest:
             self.due_at = min(self.due_at, earliest)
             return
         try:
@@ -55,7 +77,7 @@ class StatusWriter:
         except (NotFoundError, ConflictError) as error:  # deleted meanwhile; the watch will tell
             log.info("a config is gone", config=config.name, error=str(error))
             return
-        self._written_at[config.uid] = now
+        self._written_at[config.uid] = _now()
         self._metrics.asked("status", "success")
         for announcement in announcements(status, before):
             await self._announce(config, announcement)
@@ -67,3 +89,14 @@ class StatusWriter:
             await self._cluster.announce(config, announcement)
         except ApiError as error:  # the status tells the same: nobody waits for an Event
             log.warning("an Event was not sent", config=config.name, reason=announcement.reason, error=str(error))
+
+
+def _moment(now: datetime, pace: Pace) -> Moment:
+    def text(seconds_ago: float) -> str:
+        return (now - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    return Moment(text(0), trouble_before=text(pace.trouble), silence_before=text(pace.silence))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dracpu_operator.model import CpuNode, Phase
+from dracpu_operator.model import CpuNode, Phase, Trouble
 from dracpu_operator.rollout import budget
 from dracpu_operator.selection import Selected
 
@@ -16,10 +16,23 @@ AVAILABLE: Final = "Available"
 DEGRADED: Final = "Degraded"
 CONFLICTED: Final = "Conflicted"
 
-_BAD_AT_FIRST: Final = frozenset({"Invalid", "Stopped", "NodesFailed", "SamePriority"})
+_BAD_AT_FIRST: Final = frozenset({"Invalid", "Stopped", "NodesFailed", "NodesInTrouble", "SamePriority"})
 _BAD: Final = _BAD_AT_FIRST | {"TooFewNodes"}  # at first that is only the beginning
 
 Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a status is made, and what counts as lasting then: agents and runtimes restart, which is no trouble."""
+
+    now: str  # all three RFC 3339 in UTC, which sorts as text
+    trouble_before: str
+    silence_before: str
+
+    def has_lasted(self, trouble: Trouble, phase: Phase) -> bool:
+        """True when a node's trouble is no passing one."""
+        return trouble.since <= (self.silence_before if phase is Phase.SILENT else self.trouble_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +51,13 @@ class Progress:
 
     selected: int
     applied: int
+    changing: tuple[CpuNode, ...]  # given the present settings, and not done with them
     failed: tuple[CpuNode, ...]
+    troubled: tuple[CpuNode, ...]  # of the others
     waiting: int  # not given the present settings yet
     serving: int  # claims can get CPUs of these
     limit: int
+    is_passing: bool  # somewhere there is trouble that may become a lasting one
 
     @property
     def progressing(self) -> int:
@@ -49,7 +65,7 @@ class Progress:
         return self.selected - self.applied - len(self.failed)
 
 
-def progress_of(selected: Selected, cpu_nodes: Mapping[str, CpuNode]) -> Progress:
+def progress_of(selected: Selected, cpu_nodes: Mapping[str, CpuNode], moment: Moment) -> Progress:
     """Counts the nodes of a config."""
     wanted = selected.config.wanted
     revision = wanted.revision if wanted else None
@@ -57,19 +73,30 @@ def progress_of(selected: Selected, cpu_nodes: Mapping[str, CpuNode]) -> Progres
     failed = tuple(one for one in there if one.phase is Phase.FAILED)
     given = [one for one in there if one.given == revision]
     applied = [one for one in given if one.arrived and one.phase not in {Phase.SETTLING, Phase.FAILED}]
+    done = {one.name for one in (*applied, *failed)}
+    in_trouble = [one for one in there if one.troubles]
+    lasting = [one for one in in_trouble if any(moment.has_lasted(trouble, one.phase) for trouble in one.troubles)]
+    unfit = {one.name for one in lasting}
     return Progress(
         selected=len(selected.nodes),
         applied=len(applied),
+        changing=tuple(one for one in given if one.name not in done),
         failed=failed,
+        troubled=tuple(one for one in lasting if one.phase is not Phase.FAILED),
         waiting=len(selected.nodes) - len(given),
-        serving=sum(one.applied is not None and one.phase is not Phase.SETTLING for one in there),
+        serving=sum(
+            one.applied is not None and one.phase is not Phase.SETTLING and one.name not in unfit for one in there
+        ),
         limit=budget(wanted.spec.rollout, len(selected.nodes)) if wanted else 1,
+        is_passing=len(lasting) < len(in_trouble),
     )
 
 
-def status_of(selected: Selected, cpu_nodes: Mapping[str, CpuNode], now: str) -> dict[str, Any]:
+def status_of(
+    selected: Selected, cpu_nodes: Mapping[str, CpuNode], progress: Progress, moment: Moment
+) -> dict[str, Any]:
     """The whole status; a condition keeps its time as long as its status stays what it was."""
-    config, progress = selected.config, progress_of(selected, cpu_nodes)
+    config = selected.config
     cpus = [cpu_nodes[node.name].cpus for node in selected.nodes if node.name in cpu_nodes]
     before = _by_type(config.status)
     return {
@@ -84,7 +111,7 @@ def status_of(selected: Selected, cpu_nodes: Mapping[str, CpuNode], now: str) ->
             name: sum(getattr(one, name) for one in cpus) for name in ("total", "reserved", "exclusive", "available")
         },
         "conditions": [
-            _condition(verdict, before.get(verdict.type, {}), config.generation, now)
+            _condition(verdict, before.get(verdict.type, {}), config.generation, moment.now)
             for verdict in verdicts(selected, progress)
         ],
     }
@@ -158,7 +185,9 @@ def _progressing(selected: Selected, progress: Progress) -> Verdict:
         )
         return Verdict(PROGRESSING, False, "Stopped", message)
     if progress.progressing:
-        return Verdict(PROGRESSING, True, "RollingOut", f"{done}; at most {progress.limit} change at a time")
+        names = [one.name for one in progress.changing[:NAMED]]
+        now = f"; changing now: {_several(names, progress.changing)}" if names else ""
+        return Verdict(PROGRESSING, True, "RollingOut", f"{done}; at most {progress.limit} change at a time{now}")
     return Verdict(PROGRESSING, False, "Incomplete" if progress.failed else "Complete", done)
 
 
@@ -173,12 +202,17 @@ def _available(progress: Progress) -> Verdict:
 
 
 def _degraded(progress: Progress) -> Verdict:
-    if not progress.failed:
+    parts = []
+    if progress.failed:
+        each = [f"{one.name}: {one.failure or 'it does not say why'}" for one in progress.failed[:NAMED]]
+        count = _nodes(len(progress.failed))
+        parts.append(f"{count} failed, where the last good settings stay in force: {_several(each, progress.failed)}")
+    if progress.troubled:
+        each = [f"{one.name}: {', '.join(it.words for it in one.troubles)}" for one in progress.troubled[:NAMED]]
+        parts.append(f"{_nodes(len(progress.troubled))} cannot serve claims: {_several(each, progress.troubled)}")
+    if not parts:
         return Verdict(DEGRADED, False, "NoFailures", "")
-    reasons = [f"{one.name}: {one.failure or 'it does not say why'}" for one in progress.failed[:NAMED]]
-    count = _nodes(len(progress.failed))
-    message = f"{count} failed, where the last good settings stay in force: {_several(reasons, progress.failed)}"
-    return Verdict(DEGRADED, True, "NodesFailed", message)
+    return Verdict(DEGRADED, True, "NodesFailed" if progress.failed else "NodesInTrouble", "; ".join(parts))
 
 
 def _conflicted(selected: Selected) -> Verdict:

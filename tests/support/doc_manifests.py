@@ -1,4 +1,4 @@
-"""The manifests that README and docs show: what a reader pastes has to work."""
+"""The manifests that README and docs show, and the examples: what a reader pastes has to work."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,8 @@ def shown() -> list[Shown]:
 
 
 def _shown() -> Iterator[Shown]:
-    for file in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for block in _BLOCK.findall(file.read_text()):
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").iterdir())]:
+        text = file.read_text()
+        for block in [text] if file.suffix == ".yaml" else _BLOCK.findall(text):
             for manifest in yaml.safe_load_all(block):
                 yield Shown(str(file.relative_to(ROOT)), manifest)

@@ -1,12 +1,13 @@
 """The agents of a fake cluster, as far as the operator sees them: they answer specs with statuses."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from fake_api import FakeApi
 from fake_api_store import JsonObject
 
 Settings = Mapping[str, Any]
+LONG_AGO: Final = "2026-01-01T00:00:00Z"
 
 
 class FakeAgents:
@@ -45,7 +46,15 @@ class FakeAgents:
                 self.answer(name, **wanted)
         return False
 
-    def _status(self, spec: JsonObject, *, phase: str, appliedRevision: str | None, why: str = "") -> JsonObject:  # noqa: N803
+    def _status(
+        self,
+        spec: JsonObject,
+        *,
+        phase: str,
+        appliedRevision: str | None,  # noqa: N803
+        why: str = "",
+        troubles: Mapping[str, str] | None = None,
+    ) -> JsonObject:
         applied = {
             "type": "ConfigApplied",
             "status": "False" if why else "True",
@@ -55,6 +64,12 @@ class FakeAgents:
             "phase": phase,
             "topology": {"counts": {"cpus": self._cpus}},
             "cpus": {"reserved": spec["settings"]["reservedCPUs"] or "0", "exclusive": "", "shared": "1"},
-            "conditions": [{**applied, "message": why}],
+            "conditions": [
+                {**applied, "message": why},
+                *(
+                    {"type": kind, "status": "False", "message": words, "lastTransitionTime": LONG_AGO}
+                    for kind, words in (troubles or {}).items()
+                ),
+            ],
         }
         return status | ({"appliedRevision": appliedRevision} if appliedRevision else {})

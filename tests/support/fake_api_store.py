@@ -3,11 +3,16 @@
 import copy
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 JsonObject = dict[str, Any]
 
-_LIST_KEYS = {"conditions": ("type",), "devices": ("driver", "pool", "device", "shareID")}  # lists that are maps
+_LIST_KEYS = {  # lists that are maps
+    "conditions": ("type",),
+    "devices": ("driver", "pool", "device", "shareID"),
+    "outstanding": ("uid",),
+}
 _WITH_STATUS = ("cpudriverconfigs", "cpunodes", "resourceclaims", "nodes")
 _DEVICE_FIELDS = {
     "DRAConsumableCapacity": ("allowMultipleAllocations", "requestPolicy"),
@@ -72,6 +77,7 @@ class ObjectStore:
         if namespace:
             metadata["namespace"] = namespace
         metadata.setdefault("uid", str(uuid.uuid4()))
+        metadata.setdefault("creationTimestamp", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         key = "/".join(part for part in (namespace, metadata["name"]) if part)
         if key in self._objects.get(plural, {}):
             raise StatusError(409, "AlreadyExists", f'{plural} "{key}" already exists')
@@ -95,14 +101,15 @@ class ObjectStore:
         if key not in self._objects.get(plural, {}) and not subresource:
             if body["metadata"].get("uid"):
                 raise StatusError(409, "Conflict", f"uid mismatch: no {plural} {key} was found")
-            made = self.create(plural, key.rpartition("/")[0], body)
+            made = self.create(plural, key.rpartition("/")[0], owned_by(body, manager, body, subresource))
             self._applied[(made["metadata"]["uid"], subresource, manager)] = body
             return made
         stored = self._patchable(plural, key, body)
         slot = (stored["metadata"]["uid"], subresource, manager)
         applied = _apply(stored, body, self._applied.get(slot, {}))
         self._applied[slot] = body
-        return self.put(plural, key, _scoped(plural, stored, applied, subresource))
+        scoped = _scoped(plural, stored, applied, subresource)
+        return self.put(plural, key, owned_by(scoped, manager, body, subresource))
 
     def check(self, plural: str, key: str, wanted: Mapping[str, Any]) -> None:
         """Raises a conflict unless the stored object has the uid and resourceVersion that are given."""
@@ -159,6 +166,24 @@ class ObjectStore:
         for change in self.admission:
             admitted = change(plural, admitted)
         return admitted
+
+
+def owned_by(
+    subject: JsonObject, manager: str, fields: JsonObject, subresource: str = "", operation: str = "Apply"
+) -> JsonObject:
+    """The object with a note in managedFields that `manager` wrote such fields; who wrote them before is not noted."""
+    metadata = subject["metadata"]
+    owned = {key: value for key, value in fields.items() if key in {"spec", "status"}}
+    entry = {"manager": manager, "operation": operation, "time": "2026-01-01T00:00:00Z", "fieldsV1": _fields_v1(owned)}
+    if subresource:
+        entry["subresource"] = subresource
+    same = ("manager", "operation", "subresource")
+    others = [one for one in metadata.get("managedFields", ()) if any(one.get(key) != entry.get(key) for key in same)]
+    return {**subject, "metadata": {**metadata, "managedFields": [*others, entry]}}
+
+
+def _fields_v1(fields: Any) -> JsonObject:
+    return {f"f:{key}": _fields_v1(value) for key, value in fields.items()} if isinstance(fields, dict) else {}
 
 
 def _scoped(plural: str, before: JsonObject, after: JsonObject, subresource: str) -> JsonObject:

@@ -38,8 +38,11 @@ def cpu_node(
     failure: str = "",
     outstanding: tuple[OutstandingClaim, ...] = (),
     settings: dict[str, Any] | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+    troubles: dict[str, tuple[str, str]] | None = None,
 ) -> CpuNode:
-    """A CpuNode of 8 CPUs, one reserved, two held, as its agent left it."""
+    """A CpuNode of 8 CPUs, one reserved, two held, as its agent left it; `troubles` are conditions that are False, with
+    their words and since when."""
     claims = [
         {
             "uid": c.uid,
@@ -50,16 +53,21 @@ def cpu_node(
         for c in outstanding
     ]
     metadata: dict[str, Any] = {"name": name, "uid": f"cpu-{name}", "resourceVersion": "1", "generation": generation}
+    metadata["creationTimestamp"] = created
     if owner is not None:
         metadata["ownerReferences"] = [{"kind": "Node", "name": name, "uid": owner or f"uid-{name}"}]
     status: dict[str, Any] = {}
     if phase:
         condition = {"type": "ConfigApplied", "status": "False" if failure else "True", "message": failure}
+        others = [
+            {"type": kind, "status": "False", "message": words, "lastTransitionTime": since}
+            for kind, (words, since) in (troubles or {}).items()
+        ]
         status = {
             "phase": phase,
             "topology": {"counts": {"cpus": 8}},
             "cpus": {"reserved": "0", "exclusive": "2-3", "shared": "1,4-7"},
-            "conditions": [condition],
+            "conditions": [condition, *others],
         }
         if applied:
             status["appliedRevision"] = applied

@@ -1,6 +1,7 @@
 """The real operator in a thread of its own: kopf takes a whole event loop for itself."""
 
 import asyncio
+import base64
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ QUICK: Final = Pace(
     claims_first=0.05,
     claims_cap=0.1,
     status=0.05,
+    status_urgent=0.02,
     retry_first=0.02,
     retry_cap=0.05,
     writers=4,
@@ -28,9 +30,9 @@ QUICK: Final = Pace(
 class RunningOperator:
     """Runs while the block is open; what it ends with is raised at the end of the block."""
 
-    def __init__(self, server: str, folder: Path, pace: Pace = QUICK) -> None:
+    def __init__(self, server: str, folder: Path, pace: Pace = QUICK, *, authority: str = "") -> None:
         self._kubeconfig = folder / "kubeconfig"
-        self._kubeconfig.write_text(yaml.safe_dump(kubeconfig(server)))
+        self._kubeconfig.write_text(yaml.safe_dump(kubeconfig(server, authority)))
         self._pace = pace
         self._thread = threading.Thread(target=self._serve, name="operator")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,6 +56,10 @@ class RunningOperator:
         if self._error is not None:
             raise self._error
 
+    async def ended(self) -> None:
+        """Waits until it has ended by itself."""
+        await asyncio.to_thread(self._thread.join)
+
     def _serve(self) -> None:
         try:
             asyncio.run(self._main())
@@ -66,13 +72,14 @@ class RunningOperator:
         await run(RunOptions(self._kubeconfig, "127.0.0.1:0"), stop=self._stop, pace=self._pace)
 
 
-def kubeconfig(server: str) -> dict[str, object]:
-    """A kubeconfig file's content for a server without TLS."""
+def kubeconfig(server: str, authority: str = "") -> dict[str, object]:
+    """A kubeconfig file's content for a server; one with TLS has an authority, as PEM."""
+    trust = {"certificate-authority-data": base64.b64encode(authority.encode()).decode()} if authority else {}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "clusters": [{"name": "test", "cluster": {"server": server}}],
+        "clusters": [{"name": "test", "cluster": {"server": server, **trust}}],
         "users": [{"name": "test", "user": {"token": "secret"}}],
     }

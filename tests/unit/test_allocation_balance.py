@@ -16,7 +16,7 @@ def searched(free: list[int], count: int, chunk: int, fewest: int) -> Shares | N
     return None if got is None else tuple((share.group, share.base, share.chunks) for share in got)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     free=st.lists(st.integers(1, 40), min_size=1, max_size=7),
     chunk=st.sampled_from([1, 1, 2, 3, 4]),
@@ -32,7 +32,7 @@ def test_the_search_answers_what_trying_everything_answers(
     assert searched(free, count, chunk, fewest) == shares(free, count, chunk, fewest)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     free=st.lists(st.integers(1000, 1006), min_size=4, max_size=5),
     uneven=st.integers(1, 50),
@@ -49,7 +49,7 @@ def test_choices_that_round_to_the_same_evenness_are_equal_and_the_first_wins(
     assert searched(groups, taken, 1, fewest) == shares(groups, taken, 1, fewest)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     free=st.lists(st.integers(1, 300), min_size=8, max_size=8),
     remainder=st.integers(0, 7),
@@ -60,7 +60,7 @@ def test_eight_groups_are_never_cut_short(free: list[int], remainder: int, fewes
     assert searched(free, count, 1, fewest) == shares(free, count, 1, fewest)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     free=st.lists(st.integers(1, 128), min_size=16, max_size=64),
     chunk=st.sampled_from([1, 2, 8]),

@@ -124,7 +124,7 @@ def test_full_cores_find_the_mix_that_adds_up_where_neither_small_nor_large_firs
         given_cpus(Topology(tuple(cpus)), 9, allocation=FULL_CORES)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_any_answer_is_right_and_any_refusal_has_a_reason(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())

@@ -13,7 +13,7 @@ from dracpu_agent.allocation.machine import Machine
 from dracpu_api.cpuset import CpuSet
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_distributed_answers_what_the_rules_say(data: st.DataObject) -> None:
     # Up to six nodes: the rules try every subset of every subset.
@@ -30,7 +30,7 @@ def test_distributed_answers_what_the_rules_say(data: st.DataObject) -> None:
     assert CpuSet.of_mask(got) == CpuSet(Rules(topology).distributed(set(free), count, chunk, spread=spread))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_any_machine_is_served_in_bounded_time(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())

@@ -9,7 +9,7 @@ from dracpu_agent.allocation.machine import Machine, lowest
 from dracpu_api.cpuset import CpuSet
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_masks_of_cores_say_what_sets_of_cores_say(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())

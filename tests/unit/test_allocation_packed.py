@@ -15,7 +15,7 @@ from dracpu_api.cpuset import EMPTY, CpuSet
 HYBRID = Machine.of(vectors.topologies()["hybrid-6p8e2lpe"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_packed_answers_what_the_rules_say(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())
@@ -29,7 +29,7 @@ def test_packed_answers_what_the_rules_say(data: st.DataObject) -> None:
     assert CpuSet.of_mask(got) == CpuSet(expected)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_packed_refuses_exactly_what_is_more_than_there_is(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())

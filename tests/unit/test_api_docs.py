@@ -9,6 +9,7 @@ from dracpu_agent.claims.parameters import read_parameters
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_api import names
 from dracpu_api.validate import parse
+from dracpu_operator.metrics import Metrics as OperatorMetrics
 
 SHOWN = doc_manifests.shown()
 OWN = [one for one in SHOWN if one.manifest["apiVersion"].startswith(f"{names.API_GROUP}/")]
@@ -45,7 +46,8 @@ def test_every_metric_is_explained() -> None:
     explained = (ROOT / "docs/user/metrics.md").read_text()
     metrics = Metrics("0.1.0")
     metrics.set_config(config="c", mode="grouped", group_by="numanode")
-    types = [line.split()[2] for line in metrics.render().decode().splitlines() if line.startswith("# TYPE")]
-    ours = [name for name in types if name.startswith("dra_cpu_")]
-    assert len(ours) > 10
+    shown = metrics.render().decode() + OperatorMetrics().render().decode()
+    types = [line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")]
+    ours = [name for name in types if name.startswith("dra_cpu_") and not name.endswith("_created")]
+    assert len(ours) > 14
     assert [name for name in ours if f"`{name}`" not in explained and f"`{name}{{" not in explained] == []

@@ -202,4 +202,4 @@ class Node(RuleBasedStateMachine):
 
 
 TestNodeNeverOverlaps = Node.TestCase
-TestNodeNeverOverlaps.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestNodeNeverOverlaps.settings = settings(max_examples=150, stateful_step_count=40)

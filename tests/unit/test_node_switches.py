@@ -52,7 +52,6 @@ def test_former_devices_stay_closed_to_new_claims_until_the_node_has_settled():
     assert offered(state) == {NUMA0: 2, NUMA1: 4}
     assert {device.taints for device in state.devices()} == {(Taint("dra.cpu/settling"),)}
     state.settled()
-    assert not state.settling
     assert set(offered(state)) == INDIVIDUAL
     assert {device.taints for device in state.devices()} == {()}
 
@@ -165,6 +164,18 @@ def test_an_earmark_stays_where_it_is_when_other_cpus_become_free():
     assert offered(state) == {NUMA0: 2, NUMA1: 2}
     state.reserve(request(3, share(MACHINE, 2)))
     assert granted(state, 3) == "6-7"
+
+
+def test_an_earmark_is_where_it_was_when_the_devices_change_there_and_back_at_once():
+    state = node(group_by=GroupBy.MACHINE)
+    state.reserve(request(1, share(MACHINE, 2)))
+    listed = [outstanding(2, (MACHINE, 2))]
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=listed))
+    state.release(uid(1))
+    before = offered(state)
+    state.configure(spec(group_by=GroupBy.MACHINE, settle_seconds=10))  # whose own claim it is: not listed
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=listed, settle_seconds=10))
+    assert offered(state) == before
 
 
 def test_an_unprepared_claim_that_is_still_listed_keeps_the_cpus_that_it_had():

@@ -1,21 +1,25 @@
 """Whatever the scheduler has given to a claim can be prepared, however often the node's devices change meanwhile.
 
 A model scheduler gives devices away as the real one does: it sees what is published, and counts what claims have of a
-device by the device's name. A model operator lists the allocated claims while the devices change.
+device by the device's name. The operator's own function says which claims are listed while the devices change.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from nodes import NODE, SAFE_RUNTIME, machine, outstanding, request, revived, share, spec, uid, whole
+from nodes import NODE, SAFE_RUNTIME, machine, request, revived, share, spec, uid, whole
+from nodes import outstanding as as_listed
 
 from dracpu_agent.claims import checkpoint
+from dracpu_agent.devices.model import Device
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.node import NodeState
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode
+from dracpu_operator.outstanding import outstanding
 
 REPRESENTATIONS = st.sampled_from([(Mode.GROUPED, one) for one in GroupBy] + [(Mode.INDIVIDUAL, GroupBy.MACHINE)])
 
@@ -32,14 +36,14 @@ class Switching(RuleBasedStateMachine):
         self.allocated: dict[int, dict[str, int]] = {}  # claim -> device -> CPUs, as the scheduler keeps it
         self.prepared: dict[int, CpuSet] = {}
         self.number = 0
+        self.before: Sequence[Device] | None = None  # what a scheduler still sees that has not heard of the taint
 
     # ---- the scheduler
 
     def consumed(self, device: str) -> int:
         return sum(devices.get(device, 0) for devices in self.allocated.values())
 
-    def schedule(self, choice: int, amount: int, *, tainted: bool) -> None:
-        devices = [device for device in self.state.devices() if tainted or not device.taints]
+    def schedule(self, devices: Sequence[Device], choice: int, amount: int) -> None:
         if not devices:
             return
         device = devices[choice % len(devices)]
@@ -55,12 +59,13 @@ class Switching(RuleBasedStateMachine):
 
     @rule(choice=st.integers(0, 5), amount=st.integers(1, 4))
     def a_claim_is_allocated(self, choice, amount):
-        self.schedule(choice, amount, tainted=False)
+        self.schedule([device for device in self.state.devices() if not device.taints], choice, amount)
 
-    @precondition(lambda self: self.state.settling)
+    @precondition(lambda self: self.before)
     @rule(choice=st.integers(0, 5), amount=st.integers(1, 6))
     def a_claim_is_allocated_by_a_scheduler_that_has_not_seen_the_taint(self, choice, amount):
-        self.schedule(choice, amount, tainted=True)
+        assert self.before is not None
+        self.schedule(self.before, choice, amount)
 
     # ---- the kubelet
 
@@ -98,21 +103,20 @@ class Switching(RuleBasedStateMachine):
     # ---- the operator
 
     def listed(self, wanted: CpuNodeSpec) -> CpuNodeSpec:
-        claims = [outstanding(number, *devices.items()) for number, devices in self.allocated.items()]
-        return replace(wanted, outstanding=tuple(claims))
+        claims = [as_listed(number, *devices.items()) for number, devices in self.allocated.items()]
+        return replace(wanted, outstanding=outstanding(claims, wanted.settings, wanted.outstanding))
 
     def list_again(self, state: NodeState) -> None:
         assert state.spec is not None
-        if state.settling or state.draining():
-            state.configure(self.listed(state.spec))
-        else:  # the phase is Ready
-            state.configure(replace(state.spec, outstanding=()))
+        state.configure(self.listed(state.spec))
 
     @rule(representation=REPRESENTATIONS, settle_seconds=st.sampled_from([0, 10]))
     def the_devices_change(self, representation, settle_seconds):
         mode, group_by = representation
         wanted = spec(mode, group_by, allocation=self.allocation, settle_seconds=settle_seconds)
+        seen = self.state.devices() if self.before is None else self.before
         self.state.configure(self.listed(wanted))
+        self.before = seen if self.state.settling else None
 
     @rule()
     def claims_are_listed_again(self):
@@ -123,6 +127,7 @@ class Switching(RuleBasedStateMachine):
     def the_node_settles(self):
         self.claims_are_listed_again()  # within settleSeconds
         self.state.settled()
+        self.before = None
 
     @rule()
     def the_agent_restarts(self):
@@ -165,4 +170,4 @@ class Switching(RuleBasedStateMachine):
 
 
 TestSwitching = Switching.TestCase
-TestSwitching.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestSwitching.settings = settings(max_examples=100, stateful_step_count=30)

@@ -1,11 +1,10 @@
-"""What is known, when views come in any order; and when claims are listed again."""
+"""What is known, when views come in any order."""
 
 from typing import Any
 
 from fleets import cpu_node
 
 from dracpu_operator.fleet import Fleet
-from dracpu_operator.pace import Relisting
 
 
 def raw(name: str = "n1", uid: str = "u1", version: int = 1, **labels: str) -> dict[str, Any]:
@@ -75,19 +74,27 @@ def test_how_long_ago_a_node_was_seen() -> None:
     assert fleet.seconds_since_seen("n1") == 7.0
 
 
-def test_claims_are_listed_soon_after_something_moved_and_ever_more_rarely_while_nothing_does() -> None:
-    relisting = Relisting(first=5, cap=20)
-    followed = [cpu_node("n1", phase="Settling")]
-    assert not relisting.is_due([], 0)
-    assert not relisting.is_due(followed, 0)
-    due = [now for now in range(100) if relisting.is_due(followed, now)]
-    assert due == [5, 10, 20, 40, 60, 80]
-    moved = [cpu_node("n1", phase="Draining")]
-    assert [now for now in range(100, 112) if relisting.is_due(moved, now)] == [100, 105]
+def test_an_older_view_of_a_former_object_does_not_replace_the_present_one() -> None:
+    fleet = Fleet()
+    fleet.see_node(raw(uid="u2", version=9))
+    fleet.see_node(raw(uid="u1", version=5))  # a list from before the node came back
+    assert fleet.nodes["n1"].uid == "u2"
 
 
-def test_once_no_node_changes_its_devices_no_list_is_due() -> None:
-    relisting = Relisting(first=5, cap=20)
-    relisting.is_due([cpu_node("n1", phase="Settling")], 0)
-    assert not relisting.is_due([], 50)
-    assert relisting.due_at == float("inf")
+def test_what_was_lost_while_a_list_was_on_its_way_is_not_found_again() -> None:
+    fleet = Fleet()
+    fleet.see_node(raw())
+    known = list(fleet.nodes.values())
+    fleet.lose_node("n1", "u1")
+    fleet.recheck_nodes(known, [raw()])
+    assert fleet.nodes == {}
+
+
+def test_a_node_that_came_back_while_a_list_was_on_its_way_stays() -> None:
+    fleet = Fleet()
+    fleet.see_node(raw())
+    known = list(fleet.nodes.values())
+    fleet.lose_node("n1", "u1")
+    fleet.see_node(raw(uid="u2", version=7))
+    fleet.recheck_nodes(known, [raw()])
+    assert fleet.nodes["n1"].uid == "u2"

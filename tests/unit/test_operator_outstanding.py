@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dracpu_api import names
 from dracpu_api.settings import GroupBy, Mode, OutstandingClaim, Settings
-from dracpu_operator.outstanding import claims_by_node, foreign, is_published
+from dracpu_operator.outstanding import AllocatedClaims, is_published, outstanding
 
 ALL = [Settings(mode=Mode.INDIVIDUAL)] + [Settings(group_by=group) for group in GroupBy]
 
@@ -17,6 +17,13 @@ def claim(name: str, *results: dict[str, Any], namespace: str = "default") -> di
     metadata = {"uid": f"uid-{name}", "name": name, "namespace": namespace}
     status = {"allocation": {"devices": {"results": [{"driver": "dra.cpu", "pool": "n1", **one} for one in results]}}}
     return {"metadata": metadata, "status": status}
+
+
+def found_in(claims: list[dict[str, Any]], *nodes: str) -> dict[str, tuple[OutstandingClaim, ...]]:
+    found = AllocatedClaims(nodes or ("n1", "n2"))
+    for one in claims:
+        found.add(one)
+    return found.by_node()
 
 
 def share(cpus: str, device: str = "cpudevnuma000", **others: Any) -> dict[str, Any]:
@@ -50,8 +57,8 @@ def test_claims_are_found_by_the_node_of_each_device() -> None:
         claim("gone"),
         {"metadata": {"uid": "u", "name": "pending", "namespace": "default"}},
     ]
-    found = claims_by_node(listed)
-    assert found == {
+    assert found_in(listed, "n2").keys() == {"n2"}
+    assert found_in(listed) == {
         "n1": (
             OutstandingClaim("uid-both", "default", "both", (("cpudevnuma000", 2),)),
             OutstandingClaim("uid-cpus", "default", "cpus", (("cpudev001", 1), ("cpudev002", 1))),
@@ -64,18 +71,46 @@ def test_claims_are_found_by_the_node_of_each_device() -> None:
     ("amount", "cpus"), [("2", 2), ("1k", 1000), ("1Ki", 1024), ("500m", None), ("0", None), ("", None)]
 )
 def test_amounts_are_whole_cpus_or_hold_nothing(amount: str, cpus: int | None) -> None:
-    found = claims_by_node([claim("c", share(amount))])
+    found = found_in([claim("c", share(amount))])
     assert found == ({"n1": (OutstandingClaim("uid-c", "default", "c", (("cpudevnuma000", cpus),)),)} if cpus else {})
 
 
+GROUPED, SINGLE, WHOLE, LATER = found_in(
+    [
+        claim("a", share("2")),
+        claim("b", {"device": "cpudev001"}),
+        claim("c", share("1", "cpudevmachine")),
+        claim("d", share("3")),
+    ]
+)["n1"]
+
+
 def test_shares_of_devices_that_stay_are_the_schedulers_to_count() -> None:
-    found = claims_by_node(
-        [claim("a", share("2")), claim("b", {"device": "cpudev001"}), claim("c", share("1", "cpudevmachine"))]
+    assert outstanding([GROUPED, LATER], Settings()) == ()
+    assert outstanding([SINGLE], Settings(mode=Mode.INDIVIDUAL)) == ()
+    assert outstanding([], Settings()) == ()
+
+
+def test_what_a_claim_of_former_devices_has_to_spare_is_listed_with_it() -> None:
+    assert outstanding([GROUPED, SINGLE, WHOLE], Settings()) == (GROUPED, SINGLE, WHOLE)
+
+
+def test_claims_of_present_devices_that_come_later_are_no_news_but_those_that_end_are() -> None:
+    listed = (GROUPED, SINGLE, WHOLE)
+    assert outstanding([GROUPED, SINGLE, WHOLE, LATER], Settings(), listed) == listed
+    assert outstanding([SINGLE, WHOLE, LATER], Settings(), listed) == (SINGLE, WHOLE)
+    assert outstanding([GROUPED, LATER], Settings(), listed) == ()
+
+
+def test_another_claim_of_former_devices_brings_all_onto_the_list() -> None:
+    assert outstanding([GROUPED, SINGLE, WHOLE, LATER], Settings(), (GROUPED, SINGLE)) == (
+        GROUPED,
+        SINGLE,
+        WHOLE,
+        LATER,
     )
-    assert [one.name for one in foreign(found["n1"], Settings())] == ["b", "c"]
-    assert [one.name for one in foreign(found["n1"], Settings(mode=Mode.INDIVIDUAL))] == ["a", "c"]
 
 
 @given(st.permutations([claim(name, share("1")) for name in "abcd"]))
 def test_the_order_of_a_list_changes_nothing(listed) -> None:
-    assert claims_by_node(listed) == claims_by_node(sorted(listed, key=lambda one: one["metadata"]["name"]))
+    assert found_in(listed) == found_in(sorted(listed, key=lambda one: one["metadata"]["name"]))

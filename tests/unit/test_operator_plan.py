@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from fleets import config, cpu_node, node
 from hypothesis import given
 from node_specs import specs
@@ -9,9 +10,10 @@ from node_specs import specs
 from dracpu_api.models import CpuNode as CpuNodeModel
 from dracpu_api.settings import OutstandingClaim, encode_spec
 from dracpu_operator.model import Config, CpuNode, Node
-from dracpu_operator.plan import Change, Plan, changing_devices, make_plan, respec, spec_of
+from dracpu_operator.plan import Change, Plan, make_plan, respec, spec_of
 
-CLAIM = OutstandingClaim("u1", "default", "c", (("cpudevnuma000", 2),))
+GROUPED = OutstandingClaim("u1", "default", "grouped", (("cpudevnuma000", 2),))
+SINGLE = OutstandingClaim("u2", "default", "single", (("cpudev003", 1),))
 
 
 def plan_of(*parts: Node | Config | CpuNode) -> Plan:
@@ -60,7 +62,7 @@ def test_a_node_that_moves_between_configs_of_equal_settings_is_told_without_bud
     a, b = config("a", rollout={"paused": True}), config("b", priority=-1)
     plan = plan_of(node("n1"), node("n2"), a, b, right("n1", b), right("n2", b))
     assert changed(plan) == [("n1", "a"), ("n2", "a")]
-    assert not any(change.changes_devices for change in plan.changes)
+    assert all(change.keeps_devices for change in plan.changes)
 
 
 def test_a_cpu_node_written_by_hand_is_taken_over_by_a_config_that_selects_its_node() -> None:
@@ -75,54 +77,79 @@ def test_the_nodes_of_a_config_that_cannot_be_understood_stay_as_they_are() -> N
     assert [one.name for one in plan.selected["broken"].nodes] == ["n1"]
 
 
+def test_settings_that_somebody_has_edited_are_put_right_without_budget() -> None:
+    edited = right("n1", config(), settings={"mode": "individual"})
+    paused = config(rollout={"paused": True})
+    assert changed(plan_of(node("n1"), paused, edited)) == [("n1", "all")]
+    (change,) = plan_of(node("n1"), paused, edited).changes
+    assert not change.keeps_devices
+
+
+def listed(change: Change, *claims: OutstandingClaim) -> tuple[OutstandingClaim, ...]:
+    return spec_of(change, {"n1": claims}).outstanding
+
+
 def test_outstanding_claims_are_written_with_a_change_of_devices_and_with_a_first_cpu_node() -> None:
-    claims = {"n1": (CLAIM,)}
-    individual, grouped = config(mode="individual"), config(reservedCPUs="1")
+    individual, reserved = config(mode="individual"), config(reservedCPUs="1")
     before = cpu_node("n1")
-    assert spec_of(Change(node("n1"), individual, before), claims).outstanding == (CLAIM,)
-    assert spec_of(Change(node("n1"), individual, None), claims).outstanding == (CLAIM,)
-    assert spec_of(Change(node("n1"), grouped, before), claims).outstanding == ()
-    assert not Change(node("n1"), grouped, before).changes_devices
+    assert listed(Change(node("n1"), individual, before), GROUPED) == (GROUPED,)
+    assert listed(Change(node("n1"), individual, None), GROUPED) == (GROUPED,)
+    assert listed(Change(node("n1"), reserved, before), SINGLE) == ()
+    assert Change(node("n1"), reserved, before).keeps_devices
 
 
 def test_a_change_that_keeps_the_devices_keeps_the_list() -> None:
-    draining = cpu_node("n1", phase="Draining", settings={"mode": "individual"}, outstanding=(CLAIM,))
+    draining = cpu_node("n1", phase="Draining", settings={"mode": "individual"}, outstanding=(GROUPED,))
     change = Change(node("n1"), config(mode="individual", reservedCPUs="1"), draining)
-    assert spec_of(change, {}).outstanding == (CLAIM,)
+    assert listed(change, SINGLE) == (GROUPED,)
 
 
-def test_the_list_is_kept_true_while_devices_change_and_emptied_when_the_node_is_ready() -> None:
-    individual = {"mode": "individual"}
-    draining = cpu_node("n1", phase="Draining", settings=individual, outstanding=(CLAIM,))
-    assert respec(draining, {"n1": (CLAIM,)}) is None
-    assert respec(draining, None) is None
-    ended = respec(draining, {})
-    assert ended is not None
-    assert ended.outstanding == ()
-    late = respec(cpu_node("n1", phase="Settling", settings=individual), {"n1": (CLAIM,)})
-    assert late is not None
-    assert late.outstanding == (CLAIM,)
-    ready = respec(cpu_node("n1", phase="Ready", settings=individual, outstanding=(CLAIM,)), None)
-    assert ready is not None
-    assert ready.outstanding == ()
+@pytest.mark.parametrize(
+    "current",
+    [
+        cpu_node("n1", given="r2", applied="r1", phase="Ready", settings={"mode": "individual"}),
+        cpu_node("n1", given="r2", applied="r1", phase="Failed", settings={"mode": "individual"}),
+        cpu_node("n1", given="r2", applied=None, phase=None, settings={"mode": "individual"}),
+    ],
+    ids=["away", "failed", "silent"],
+)
+def test_settings_that_were_given_and_not_applied_do_not_tell_which_devices_there_are(current) -> None:
+    change = Change(node("n1"), config(mode="individual", reservedCPUs="1"), current)
+    assert listed(change, GROUPED) == (GROUPED,)
 
 
-def test_a_node_that_has_not_heard_of_the_change_yet_is_not_done_with_it() -> None:
-    waiting = cpu_node("n1", given="r2", applied="r1", settings={"mode": "individual"}, outstanding=(CLAIM,))
-    assert respec(waiting, None) is None
+def test_what_is_changed_back_before_any_agent_saw_it_leaves_nothing_behind() -> None:
+    unseen = cpu_node("n1", given="r2", applied="r1", settings={"mode": "individual"}, outstanding=(GROUPED,))
+    assert listed(Change(node("n1"), config(), unseen), GROUPED) == ()
 
 
-def test_only_nodes_that_change_their_devices_have_their_claims_listed() -> None:
-    followed = [
-        cpu_node("settling", phase="Settling"),
-        cpu_node("draining", phase="Draining", outstanding=(CLAIM,)),
-    ]
-    others = [
-        cpu_node("ready"),
-        cpu_node("held", phase="Draining"),
-        cpu_node("by-hand", owner=None, phase="Settling"),
-    ]
-    assert changing_devices([*followed, *others]) == followed
+def test_what_is_changed_back_while_the_node_drains_names_all_its_claims() -> None:
+    draining = cpu_node("n1", phase="Draining", settings={"mode": "individual"}, outstanding=(GROUPED,))
+    assert listed(Change(node("n1"), config(), draining), GROUPED, SINGLE) == (GROUPED, SINGLE)
+
+
+INDIVIDUAL = {"mode": "individual"}
+
+
+def respecced(one: CpuNode, *claims: OutstandingClaim) -> tuple[OutstandingClaim, ...] | None:
+    spec = respec(one, {"n1": claims})
+    return None if spec is None else spec.outstanding
+
+
+def test_the_list_follows_the_claims() -> None:
+    draining = cpu_node("n1", phase="Draining", settings=INDIVIDUAL, outstanding=(GROUPED,))
+    assert respecced(draining, GROUPED) is None
+    assert respecced(draining) == ()
+    assert respecced(cpu_node("n1", phase="Settling", settings=INDIVIDUAL), GROUPED) == (GROUPED,)
+    assert respecced(cpu_node("n1", phase="Settling", settings=INDIVIDUAL), SINGLE) is None
+
+
+def test_an_agent_that_says_ready_does_not_empty_the_list_and_neither_does_one_that_is_silent() -> None:
+    """It may have said so before it heard of the change: given there and back, the revision is the former one."""
+    for phase in ("Ready", None):
+        one = cpu_node("n1", phase=phase, settings=INDIVIDUAL, outstanding=(GROUPED,))
+        assert respecced(one, GROUPED) is None
+        assert respecced(one) == ()
 
 
 @given(specs)

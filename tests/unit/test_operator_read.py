@@ -76,3 +76,16 @@ def test_cpus_are_counted_once_and_available_only_where_something_is_published()
 
 def test_a_phase_of_a_newer_agent_counts_as_pending() -> None:
     assert read_cpu_node({"metadata": METADATA, "status": {"phase": "Resting"}}).phase is Phase.PENDING
+
+
+def test_long_words_of_an_agent_are_cut() -> None:
+    condition = {"type": "SlicesPublished", "status": "False", "message": "x" * 10_000, "lastTransitionTime": "t"}
+    refused = {"type": "ConfigApplied", "status": "False", "message": "y" * 10_000}
+    read = read_cpu_node({"metadata": METADATA, "status": {"phase": "Failed", "conditions": [condition, refused]}})
+    assert [len(one.words) for one in read.troubles] == [len(read.failure)] == [256]
+
+
+def test_a_condition_without_words_names_itself() -> None:
+    condition = {"type": "StateHealthy", "status": "False"}
+    read = read_cpu_node({"metadata": METADATA, "status": {"phase": "Ready", "conditions": [condition]}})
+    assert [(one.since, one.words) for one in read.troubles] == [("", "StateHealthy is False")]

@@ -8,21 +8,32 @@ from fleets import config, cpu_node, node
 from dracpu_api.models import CpuDriverConfigStatus
 from dracpu_operator.model import CpuNode
 from dracpu_operator.selection import Selected
-from dracpu_operator.summary import announcements, is_same, is_urgent, status_of
+from dracpu_operator.summary import Moment, Progress, announcements, is_same, is_urgent, progress_of, status_of
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+MINUTES_AGO, SECONDS_AGO = "2025-12-31T23:58:00Z", "2025-12-31T23:59:55Z"
 WANTED = config().wanted
 assert WANTED is not None
 R = WANTED.revision
 
 
-def status(
-    *cpu_nodes: CpuNode, nodes: int | None = None, now: str = NOW, before: Any = None, **spec: Any
-) -> dict[str, Any]:
-    known = {one.name: one for one in cpu_nodes}
+def at(now: str) -> Moment:
+    return Moment(now, trouble_before="2025-12-31T23:59:30Z", silence_before="2025-12-31T23:55:00Z")
+
+
+def told_of(selected: Selected, known: dict[str, CpuNode], now: str = NOW) -> tuple[dict[str, Any], Progress]:
+    progress = progress_of(selected, known, at(now))
+    return status_of(selected, known, progress, at(now)), progress
+
+
+def following(*cpu_nodes: CpuNode, nodes: int | None = None, before: Any = None, **spec: Any) -> Selected:
     count = len(cpu_nodes) if nodes is None else nodes
     names = [one.name for one in cpu_nodes] + [f"more{number}" for number in range(count - len(cpu_nodes))]
-    return status_of(Selected(config(status=before, **spec), [node(name) for name in names]), known, now)
+    return Selected(config(status=before, **spec), [node(name) for name in names])
+
+
+def status(*cpu_nodes: CpuNode, now: str = NOW, **others: Any) -> dict[str, Any]:
+    return told_of(following(*cpu_nodes, **others), {one.name: one for one in cpu_nodes}, now)[0]
 
 
 def said(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -87,6 +98,73 @@ def test_degraded_names_the_first_few_nodes_and_why() -> None:
     assert "n0: reason 0; n1: reason 1; n2: reason 2; and 2 more" in message(told, "Degraded")
 
 
+RUNTIME = ("the container runtime is not connected", MINUTES_AGO)
+
+
+def troubled(name: str, **troubles: tuple[str, str]) -> CpuNode:
+    return cpu_node(name, given=R, applied=R, troubles=troubles)
+
+
+@pytest.mark.parametrize("kind", ["RuntimeConnected", "KubeletRegistered", "StateHealthy", "SlicesPublished"])
+def test_a_node_whose_agent_cannot_serve_claims_is_named_with_the_agents_words(kind) -> None:
+    told = status(done("n1"), troubled("n2", **{kind: ("it hurts", MINUTES_AGO)}))
+    assert said(told)["Degraded"] == ("True", "NodesInTrouble")
+    assert message(told, "Degraded") == "1 node cannot serve claims: n2: it hurts"
+    assert told["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
+
+
+def test_several_troubles_and_failures_are_told_together() -> None:
+    both = troubled("n1", RuntimeConnected=RUNTIME, StateHealthy=("the disk is full", MINUTES_AGO))
+    told = status(both, failed("n2"))
+    assert said(told)["Degraded"] == ("True", "NodesFailed")
+    assert message(told, "Degraded") == (
+        "1 node failed, where the last good settings stay in force: n2: no CPU 400; 1 node cannot serve claims: "
+        "n1: the container runtime is not connected, the disk is full"
+    )
+
+
+def test_trouble_names_the_first_few_nodes() -> None:
+    told = status(*(troubled(f"n{number}", RuntimeConnected=RUNTIME) for number in range(5)))
+    assert message(told, "Degraded").endswith("; and 2 more")
+    assert message(told, "Degraded").count("not connected") == 3
+
+
+def test_what_may_pass_is_not_told_yet_but_looked_at_again() -> None:
+    one = troubled("n1", RuntimeConnected=("restarting", SECONDS_AGO))
+    told, progress = told_of(following(one), {"n1": one})
+    assert said(told)["Degraded"] == ("False", "NoFailures")
+    assert said(told)["Available"][0] == "True"
+    assert progress.is_passing
+
+
+def test_trouble_that_has_no_time_is_told_at_once() -> None:
+    assert said(status(troubled("n1", RuntimeConnected=("away", ""))))["Degraded"][0] == "True"
+
+
+def test_an_agent_that_never_reports_is_told_after_longer() -> None:
+    new = cpu_node("n1", given=R, applied=None, phase=None, created=MINUTES_AGO)
+    assert said(status(new))["Degraded"][0] == "False"
+    old = cpu_node("n1", given=R, applied=None, phase=None, created="2025-12-31T23:50:00Z")
+    assert said(status(old))["Degraded"] == ("True", "NodesInTrouble")
+    assert "n1: its agent has not reported yet" in message(status(old), "Degraded")
+
+
+def test_nodes_in_lasting_trouble_do_not_count_as_available() -> None:
+    nodes = [done("n1"), troubled("n2", RuntimeConnected=RUNTIME), troubled("n3", RuntimeConnected=RUNTIME)]
+    told = status(*nodes, rollout={"maxUnavailable": 1})
+    assert said(told)["Available"] == ("False", "TooFewNodes")
+    assert "1 of 3 nodes offer CPUs" in message(told, "Available")
+
+
+def test_conditions_that_no_claim_depends_on_are_no_trouble() -> None:
+    assert said(status(troubled("n1", Tidy=("no", MINUTES_AGO))))["Degraded"][0] == "False"
+
+
+def test_nodes_that_are_changing_are_named() -> None:
+    told = status(done("n1"), *(cpu_node(f"slow{number}", given=R, applied="r0") for number in range(4)))
+    assert message(told, "Progressing").endswith("; changing now: slow0; slow1; slow2; and 1 more")
+
+
 def test_a_config_that_cannot_be_understood_says_what_to_put_right() -> None:
     told = status(done("n1"), reservedCPUs="3-1")
     assert said(told)["Accepted"] == ("False", "Invalid")
@@ -104,7 +182,7 @@ def test_available_means_that_no_more_than_max_unavailable_are_missing(serving, 
 
 def test_a_conflict_names_the_winner_and_the_nodes() -> None:
     selected = Selected(config("loser"), [], {"winner": ["n1", "n2", "n3", "n4"]})
-    told = status_of(selected, {}, NOW)
+    told, _ = told_of(selected, {})
     assert said(told)["Conflicted"] == ("True", "SamePriority")
     assert "4 nodes (n1; n2; n3; and 1 more) lost to winner" in message(told, "Conflicted")
 

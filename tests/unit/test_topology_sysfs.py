@@ -103,7 +103,7 @@ def machines(draw: st.DrawFn) -> Machine:
 
 
 @given(machine=machines())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_reads_whatever_machine_may_come(machine: Machine) -> None:
     topology, expected = found(machine), machine.expected()
     assert set(topology.incomplete) == set(expected.incomplete)

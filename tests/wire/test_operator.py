@@ -1,74 +1,21 @@
 """The whole operator, kopf and all, against a fake API server over HTTP; fake agents answer for the nodes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from background import background
 from fake_agents import FakeAgents
 from fake_api import FakeApi
-from fake_api_store import JsonObject
+from operator_world import World
 from running_operator import QUICK, RunningOperator
+from tls_material import CERTIFICATE, KEY
 
-
-class World:
-    """A cluster without an operator yet."""
-
-    def __init__(self, api: FakeApi, agents: FakeAgents, folder: Path) -> None:
-        self.api = api
-        self.agents = agents
-        self._folder = folder
-
-    def operator(self) -> RunningOperator:
-        return RunningOperator(self.api.url, self._folder)
-
-    def node(self, name: str, **labels: str) -> None:
-        metadata = {"name": name, "labels": {"kubernetes.io/os": "linux", **labels}}
-        self.api.add("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-
-    def nodes(self, count: int) -> None:
-        for number in range(count):
-            self.node(f"n{number}")
-
-    def config(self, name: str = "all", **spec: Any) -> None:
-        metadata = {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
-        body = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuDriverConfig", "metadata": metadata, "spec": spec}
-        self.api.add("cpudriverconfigs", body)
-
-    def edit(self, name: str = "all", **spec: Any) -> None:
-        self.api.edit("cpudriverconfigs", name, lambda one: one["spec"].update(spec))
-
-    def specs(self) -> dict[str, JsonObject]:
-        return {one["metadata"]["name"]: one["spec"] for one in self.api.all("cpunodes")}
-
-    def having(self, **settings: Any) -> set[str]:
-        """The nodes that were given settings like these."""
-        return {name for name, spec in self.specs().items() if settings.items() <= spec["settings"].items()}
-
-    def reached(self, count: int) -> bool:
-        return len(self.having(mode="individual")) >= count
-
-    def status(self, name: str = "all") -> JsonObject:
-        return dict(self.api.get("cpudriverconfigs", name).get("status") or {})
-
-    def condition(self, kind: str, name: str = "all") -> JsonObject:
-        return next((one for one in self.status(name).get("conditions", ()) if one["type"] == kind), {})
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        await self.api.until(condition, seconds=20)
-
-    async def applied(self, count: int, name: str = "all") -> None:
-        """Until the status tells of the present spec, and that so many nodes have applied it."""
-        await self.until(lambda: self._tells(name, count))
-
-    def _tells(self, name: str, count: int) -> bool:
-        config = self.api.get("cpudriverconfigs", name)
-        status = config.get("status") or {}
-        present = status.get("observedGeneration") == config["metadata"]["generation"]
-        return bool(present and status["nodes"]["applied"] == count)
+from dracpu_operator.errors import WatchError
 
 
 @pytest.fixture
@@ -235,49 +182,49 @@ async def test_an_operator_that_ends_in_the_middle_of_a_rollout_is_followed_by_o
         await world.applied(6)
 
 
-async def test_claims_on_former_devices_are_named_until_they_end(world: World) -> None:
-    world.nodes(2)
-    world.config()
-    group = {"driver": "dra.cpu", "pool": "n0", "device": "cpudevnuma000", "consumedCapacity": {"dra.cpu/cpu": "2"}}
-    foreign = {"driver": "dra.net", "pool": "n0", "device": "eth0"}
-    status = {"allocation": {"devices": {"results": [group, foreign]}}}
-    async with world.operator():
-        await world.applied(2)
-        made = world.api.add("resourceclaims", {"metadata": {"name": "c"}, "status": status}, namespace="default")
-        world.edit(mode="individual")
-        await world.applied(2)
-        uid = made["metadata"]["uid"]
-        named = {"uid": uid, "namespace": "default", "name": "c", "devices": [{"name": "cpudevnuma000", "cpus": 2}]}
-        assert [spec["outstanding"] for spec in world.specs().values()] == [[named], []]
-        world.api.remove("resourceclaims", "default/c")
-        await world.until(lambda: world.specs()["n0"]["outstanding"] == [])
-        await world.until(lambda: world.api.get("cpunodes", "n0")["status"]["phase"] == "Ready")
-
-
-async def test_a_claim_allocated_while_the_node_settles_is_named_too(world: World) -> None:
-    world.nodes(1)
-    world.config()
-    async with world.operator():
-        await world.applied(1)
-        world.agents.away = {"n0"}
-        old = world.specs()["n0"]["revision"]
-        world.edit(mode="individual")
-        await world.until(lambda: world.specs()["n0"]["revision"] != old)
-        world.agents.answer("n0", phase="Settling", appliedRevision=old)
-        late = {"driver": "dra.cpu", "pool": "n0", "device": "cpudevnuma000", "consumedCapacity": {"dra.cpu/cpu": "1"}}
-        own = {"driver": "dra.cpu", "pool": "n0", "device": "cpudev003"}
-        for name, result in (("late", late), ("own", own)):
-            status = {"allocation": {"devices": {"results": [result]}}}
-            world.api.add("resourceclaims", {"metadata": {"name": name}, "status": status}, namespace="default")
-        await world.until(lambda: [one["name"] for one in world.specs()["n0"]["outstanding"]] == ["late"])
-
-
 async def test_the_operator_waits_for_its_custom_resources(world: World) -> None:
     world.nodes(1)
     world.config()
     world.api.fail("GET cpudriverconfigs", 404, "NotFound", times=3)
     async with world.operator():
         await world.applied(1)
+
+
+async def test_when_its_custom_resources_go_it_ends_for_a_new_process_to_wait_for_them(world: World) -> None:
+    async def serve_until_they_are_gone() -> None:
+        async with world.operator() as operator:
+            await world.applied(1)
+            await world.until(lambda: world.api.watching >= 3)
+            world.api.fail("(GET|WATCH) cpu", 404, "NotFound", "page not found", times=100)
+            world.api.cut_watches()
+            await operator.ended()
+
+    world.nodes(1)
+    world.config()
+    with pytest.raises(WatchError, match="page not found"):
+        await serve_until_they_are_gone()
+
+
+async def test_a_node_that_cannot_serve_claims_is_named_with_its_agents_words(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    async with world.operator():
+        await world.applied(2)
+        words = {"RuntimeConnected": "is NRI enabled?"}
+        world.agents.answer("n1", phase="Ready", appliedRevision=world.revision("n1"), troubles=words)
+        await world.until(lambda: world.condition("Degraded")["status"] == "True")
+        assert world.condition("Degraded")["message"] == "1 node cannot serve claims: n1: is NRI enabled?"
+        world.agents.answer("n1", phase="Ready", appliedRevision=world.revision("n1"))
+        await world.until(lambda: world.condition("Degraded")["status"] == "False")
+
+
+async def test_an_agent_that_never_reports_is_told_without_any_event(world: World) -> None:
+    world.nodes(1)
+    world.agents.away = {"n0"}
+    world.config()
+    async with world.operator(replace(QUICK, trouble=0.05, silence=0.5)):
+        await world.until(lambda: world.condition("Degraded").get("status") == "True")
+        assert "n0: its agent has not reported yet" in world.condition("Degraded")["message"]
 
 
 async def test_a_write_without_an_answer_does_not_exceed_the_budget(world: World) -> None:
@@ -305,6 +252,32 @@ async def test_an_api_server_that_is_away_for_a_while_is_waited_for(world: World
         await world.until(lambda: world.having(mode="individual") == {"n0", "n1"})
 
 
+async def test_over_tls_an_authority_without_a_key_usage_is_trusted(tmp_path: Path) -> None:
+    """Python 3.13 refuses such ones by default."""
+    (tmp_path / "cert").write_text(CERTIFICATE)
+    (tmp_path / "key").write_text(KEY)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    async with FakeApi(tls=tls) as api:
+        world = World(api, FakeAgents(api), tmp_path)
+        world.nodes(1)
+        world.config()
+        async with RunningOperator(api.url, tmp_path, authority=CERTIFICATE):
+            await world.until(lambda: world.specs() and api.watching >= 3)
+
+
+async def test_watches_whose_history_has_expired_begin_anew(world: World) -> None:
+    world.nodes(1)
+    world.config()
+    async with world.operator():
+        await world.applied(1)
+        await world.until(lambda: world.api.watching >= 3)
+        world.api.expire_watches()
+        await world.until(lambda: world.api.watching >= 3)
+        world.node("n1")
+        await world.applied(2)
+
+
 async def test_deletions_that_the_watch_misses_are_found(tmp_path: Path) -> None:
     async with FakeApi() as api:
         agents = FakeAgents(api)
@@ -316,8 +289,6 @@ async def test_deletions_that_the_watch_misses_are_found(tmp_path: Path) -> None
             async with RunningOperator(api.url, tmp_path, pace):
                 await world.applied(2)
                 api.hold_watches()
-                world.api.remove("nodes", "n1")
-                await world.until(lambda: world.status()["nodes"]["selected"] == 1)
                 world.api.remove("cpunodes", "n0")
                 await world.until(lambda: "n0" in world.specs())
                 world.api.remove("cpudriverconfigs", "all")

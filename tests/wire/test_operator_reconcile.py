@@ -1,11 +1,12 @@
 """The loop without kopf: what it does while no watch tells it anything, for as long as a test likes."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from background import background
 from fake_agents import FakeAgents
 from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
@@ -14,18 +15,28 @@ from running_operator import QUICK
 from dracpu_operator.cluster import Cluster
 from dracpu_operator.fleet import Fleet
 from dracpu_operator.metrics import Metrics
+from dracpu_operator.pace import Pace
 from dracpu_operator.reconcile import Reconciler
 
 NEVER_FRESH = replace(QUICK, node_is_fresh=-1.0)
+RARELY_TELLING = replace(NEVER_FRESH, status_urgent=3600.0, status=3600.0)
 
 
 class Blind:
     """A reconciler that hears only what a test tells it."""
 
-    def __init__(self, api: FakeApi, fleet: Fleet, reconciler: Reconciler) -> None:
+    def __init__(self, api: FakeApi, fleet: Fleet, reconciler: Reconciler, running: asyncio.Task[NoReturn]) -> None:
         self.api = api
+        self.agents = FakeAgents(api)
         self.fleet = fleet
         self.reconciler = reconciler
+        self.running = running
+
+    def answer(self, name: str, **others: Any) -> None:
+        """A node is ready, and the reconciler hears of it."""
+        revision = self.api.get("cpunodes", name)["spec"]["revision"]
+        self.agents.answer(name, phase="Ready", appliedRevision=revision, **others)
+        self.fleet.see_cpu_node(self.api.get("cpunodes", name))
 
     def edit(self, **spec: Any) -> None:
         self.fleet.see_config(self.api.edit("cpudriverconfigs", "all", lambda one: one["spec"].update(spec)))
@@ -38,22 +49,28 @@ class Blind:
 
 
 @pytest.fixture
-async def blind() -> AsyncIterator[Blind]:
+def pace() -> Pace:
+    return NEVER_FRESH
+
+
+@pytest.fixture
+async def blind(pace: Pace) -> AsyncIterator[Blind]:
     async with FakeApi() as api, Cluster(Configuration(host=api.url), instance="test") as cluster:
         for number in range(3):
             api.add("nodes", {"metadata": {"name": f"n{number}"}})
         api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
         fleet = Fleet()
-        reconciler = Reconciler(fleet, cluster, Metrics(), NEVER_FRESH)
-        async with background(reconciler.run()):
-            await api.until(lambda: len(api.all("cpunodes")) == 3)
-            agents = FakeAgents(api)
-            for one in api.all("cpunodes"):
-                name = one["metadata"]["name"]
-                agents.answer(name, phase="Ready", appliedRevision=one["spec"]["revision"])
-                fleet.see_cpu_node(api.get("cpunodes", name))
-            await api.settled()
-            yield Blind(api, fleet, reconciler)
+        reconciler = Reconciler(fleet, cluster, Metrics(), pace)
+        running = asyncio.create_task(reconciler.run())
+        blind = Blind(api, fleet, reconciler, running)
+        await api.until(lambda: len(api.all("cpunodes")) == 3)
+        for one in api.all("cpunodes"):
+            blind.answer(one["metadata"]["name"])
+        await api.settled()
+        yield blind
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
 
 async def test_what_was_written_is_known_before_any_watch_tells(blind: Blind) -> None:
@@ -112,3 +129,37 @@ async def test_a_status_is_told_even_though_a_write_failed(blind: Blind) -> None
     blind.api.fail("PATCH cpunodes", 403, "Forbidden", "no", times=1000)
     blind.edit(mode="individual")
     await blind.api.until(lambda: blind.api.get("cpudriverconfigs", "all")["status"]["observedGeneration"] == 2)
+
+
+async def test_when_it_is_to_end_it_asks_nothing_more(blind: Blind) -> None:
+    """kopf, ending, ends tasks of the HTTP client as well: an answer would never come."""
+    listed = blind.asked("GET resourceclaims")
+    blind.api.pause()
+    blind.edit(mode="individual")
+    await blind.api.until(lambda: blind.asked("GET resourceclaims") > listed)
+    before = len(blind.api.requests)
+    blind.running.cancel()
+    await asyncio.wait({blind.running}, timeout=5)
+    assert blind.running.done()
+    assert len(blind.api.requests) == before
+
+
+@pytest.mark.parametrize("pace", [RARELY_TELLING])
+async def test_a_condition_that_flaps_is_written_at_a_pace(blind: Blind) -> None:
+    def told() -> int:
+        return blind.asked("PATCH cpudriverconfigs/all/status")
+
+    before = told()
+    for _ in range(3):
+        for troubles in ({"RuntimeConnected": "no"}, {}):
+            blind.answer("n0", troubles=troubles)
+            await blind.api.settled()
+    assert told() == before  # not long after what was told before
+
+
+async def test_a_status_that_is_refused_keeps_no_other_from_being_told(blind: Blind) -> None:
+    blind.api.fail("PATCH cpudriverconfigs/another", 422, "Invalid", "no", times=1000)
+    for name in ("another", "zebra"):
+        spec = {"priority": -1, "nodeSelector": {"matchLabels": {"no": "node"}}}
+        blind.fleet.see_config(blind.api.add("cpudriverconfigs", {"metadata": {"name": name}, "spec": spec}))
+    await blind.api.until(lambda: blind.api.get("cpudriverconfigs", "zebra").get("status"))

@@ -70,9 +70,13 @@ class Earmarks:
         outstanding: Sequence[OutstandingClaim],
         held: Mapping[str, HeldClaim],
         available: CpuSet,
+        *,
+        settling: bool,
     ) -> None:
         """Picks CPUs out of `available` for the outstanding claims that hold none yet."""
-        former, self._places = self._places, {}
+        former = self._places
+        # while schedulers may still see what was published, a claim that is listed again gets its former place
+        self._places = dict(former) if settling else {}
         wants: list[_Want] = []
         for claim in outstanding:
             if claim.uid in held:

@@ -1,0 +1,78 @@
+"""The config that comes with the chart: made once, kept as the chart's values say, and left alone from the moment that
+somebody else has written its spec. Pure: what is read in, what to do out.
+
+Who has written what is known from `metadata.managedFields`, which the API server keeps.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import yaml
+
+from dracpu_api.names import API_GROUP, API_VERSION
+from dracpu_operator.errors import ManifestError
+
+Json = Mapping[str, Any]
+
+CHART: Final = "dracpu-chart"  # the field manager that the chart writes as
+
+_KIND: Final = "CpuDriverConfig"
+_WRITTEN_METADATA: Final = ("name", "labels", "annotations")
+
+
+class Action(Enum):
+    """What becomes of the config."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do; where it is to be left alone, why."""
+
+    action: Action
+    reason: str = ""
+
+
+def read_manifest(text: str) -> Json:
+    """The config in a file, reduced to what the chart has a say in. What its spec says, the API server judges."""
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.YAMLError as error:
+        raise ManifestError(f"is not YAML: {error}") from error
+    if len(documents) != 1:
+        raise ManifestError(f"has {len(documents)} objects in it: one {_KIND} is expected")
+    document, api_version = documents[0], f"{API_GROUP}/{API_VERSION}"
+    if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (api_version, _KIND):
+        raise ManifestError(f"is no {_KIND} of {api_version}")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise ManifestError("has no metadata.name")
+    return {
+        "apiVersion": api_version,
+        "kind": _KIND,
+        "metadata": {key: metadata[key] for key in _WRITTEN_METADATA if metadata.get(key)},
+        "spec": {} if document.get("spec") is None else document["spec"],
+    }
+
+
+def decide(existing: Json | None) -> Decision:
+    """What to do about the config that stands at the API server, or does not."""
+    if existing is None:
+        return Decision(Action.CREATE)
+    entries = [one for one in existing["metadata"].get("managedFields") or () if not one.get("subresource")]
+    others = [one for one in entries if not _is_chart(one) and "f:spec" in (one.get("fieldsV1") or {})]
+    if others:
+        named = ", ".join(f"{one.get('manager', 'somebody')} ({one.get('time', 'no time')})" for one in others)
+        return Decision(Action.LEAVE, f"its spec was written by {named}")
+    if not any(map(_is_chart, entries)):  # also where somebody removed managedFields
+        return Decision(Action.LEAVE, "this chart did not make it")
+    return Decision(Action.UPDATE)
+
+
+def _is_chart(entry: Json) -> bool:
+    return entry.get("manager") == CHART and entry.get("operation") == "Apply"

@@ -1,0 +1,49 @@
+"""What still holds CPUs when the driver is to go."""
+
+from typing import Any
+
+from dracpu_operator.uninstalling import all_holders, holders_of, holders_on
+
+
+def claim(name: str, *results: dict[str, Any], pods: tuple[str, ...] = ()) -> dict[str, Any]:
+    devices = {"results": [{"driver": "dra.cpu", "pool": "n1", "device": "cpudev001", **one} for one in results]}
+    status = {
+        "allocation": {"devices": devices},
+        "reservedFor": [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods],
+    }
+    return {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}, "status": status}
+
+
+def cpu_node(name: str, *claims: str) -> dict[str, Any]:
+    named = [{"namespace": "default", "name": one, "uid": f"uid-{one}", "cpus": "2-3"} for one in claims]
+    return {"metadata": {"name": name}, "status": {"claims": named}}
+
+
+def said(*holders: Any) -> list[str]:
+    return [str(one) for one in holders]
+
+
+def test_an_allocated_claim_tells_its_node_and_pods() -> None:
+    assert said(*holders_of(claim("c", {}, {"device": "cpudev002"}, pods=("a", "b")))) == [
+        "default/c on node n1: used by pod a, pod b"
+    ]
+    assert said(*holders_of(claim("c", {}))) == ["default/c on node n1: used by no pod"]
+
+
+def test_a_claim_over_two_nodes_is_named_for_each() -> None:
+    assert [one.node for one in holders_of(claim("c", {"pool": "n2"}, {}))] == ["n1", "n2"]
+
+
+def test_claims_of_others_of_admins_and_without_an_allocation_hold_nothing() -> None:
+    assert holders_of(claim("other", {"driver": "dra.net"})) == []
+    assert holders_of(claim("watcher", {"adminAccess": True})) == []
+    assert holders_of({"metadata": {"name": "c", "namespace": "default", "uid": "u"}}) == []
+
+
+def test_what_a_node_names_beyond_the_allocated_claims_is_held_by_what_outlived_its_claim() -> None:
+    named = holders_on(cpu_node("n1", "explained", "lingering")) + holders_on({"metadata": {"name": "n2"}})
+    found = all_holders(holders_of(claim("explained", {}, pods=("p",))), named)
+    assert said(*found) == [
+        "default/explained on node n1: used by pod p",
+        "default/lingering on node n1: CPUs 2-3 are still held, though the claim is not allocated any more",
+    ]

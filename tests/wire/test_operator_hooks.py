@@ -1,0 +1,186 @@
+"""The commands of the chart's hooks, as processes and as functions, against a fake API server over HTTP."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from background import background
+from fake_api import FakeApi
+from fake_api_store import JsonObject, owned_by
+from running_operator import kubeconfig
+
+from dracpu_operator.errors import HeldError, NotFoundError, RefusedError, UnavailableError
+from dracpu_operator.hooks import Patience, default_config, refuse, uninstall_check
+
+QUICK = Patience(served=5.0, released=0.0, between=0.01)
+HASTY = Patience(served=0.0, released=0.0, between=0.01)
+
+
+class Chart:
+    """A cluster, and the hooks of a chart with such values."""
+
+    def __init__(self, api: FakeApi, folder: Path) -> None:
+        self.api = api
+        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig.write_text(yaml.safe_dump(kubeconfig(api.url)))
+
+    async def put(self, patience: Patience = QUICK, **spec: Any) -> str:
+        return await default_config(self.kubeconfig, manifest(**spec), patience)
+
+    async def check(self, patience: Patience = QUICK) -> list[str]:
+        return [str(one) for one in await uninstall_check(self.kubeconfig, patience)]
+
+    @property
+    def spec(self) -> JsonObject:
+        return dict(self.api.get("cpudriverconfigs", "default")["spec"])
+
+    def edit(self, manager: str, **spec: Any) -> None:
+        """As somebody with kubectl does."""
+
+        def change(one: JsonObject) -> None:
+            one["spec"].update(spec)
+            one.update(owned_by(one, manager, {"spec": spec}, operation="Update"))
+
+        self.api.edit("cpudriverconfigs", "default", change)
+
+    def claim(self, name: str, *pods: str) -> None:
+        result = {"driver": "dra.cpu", "pool": "n1", "device": "cpudev001", "request": "r"}
+        reserved = [{"resource": "pods", "name": pod, "uid": pod} for pod in pods]
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+        self.api.add("resourceclaims", {"metadata": {"name": name}, "status": status}, namespace="default")
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    head = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuDriverConfig"}
+    return {**head, "metadata": {"name": "default"}, "spec": spec}
+
+
+@pytest.fixture
+async def chart(tmp_path: Path) -> AsyncIterator[Chart]:
+    async with FakeApi() as api:
+        yield Chart(api, tmp_path)
+
+
+async def test_the_config_is_made_kept_and_changed_with_the_values(chart: Chart) -> None:
+    assert await chart.put(mode="individual", reservedCPUs="0") == "CpuDriverConfig default: created"
+    assert await chart.put(mode="individual", reservedCPUs="0") == "CpuDriverConfig default: is as the chart says"
+    assert await chart.put(reservedCPUs="1") == "CpuDriverConfig default: updated"
+    assert chart.spec == {"reservedCPUs": "1"}  # what left the values left the object
+    applied = [one for one in chart.api.requests if one.method == "PATCH"]
+    assert {(one.query["fieldManager"], one.query["force"]) for one in applied} == {("dracpu-chart", "false")}
+
+
+async def test_what_somebody_has_edited_stays_and_the_words_say_who(chart: Chart) -> None:
+    await chart.put(reservedCPUs="0")
+    chart.edit("kubectl-edit", reservedCPUs="0-3")
+    written = len(chart.api.written())
+    said = await chart.put(reservedCPUs="1")
+    assert "left as it is: its spec was written by kubectl-edit (2026-01-01T00:00:00Z)" in said
+    assert chart.spec == {"reservedCPUs": "0-3"}
+    assert len(chart.api.written()) == written
+
+
+async def test_an_edit_that_comes_between_is_seen_at_the_second_look(chart: Chart) -> None:
+    await chart.put(reservedCPUs="0")
+    before = len(chart.api.requests)
+    chart.api.fail("PATCH", 409, "Conflict", "conflict with kubectl-edit")
+    async with background(_after(chart, before, lambda: chart.edit("kubectl-edit", reservedCPUs="0-3"))):
+        assert "left as it is" in await chart.put(Patience(5.0, 0.0, between=0.2), reservedCPUs="1")
+
+
+async def _after(chart: Chart, requests: int, act: Any) -> None:
+    await chart.api.until(lambda: len(chart.api.requests) >= requests + 2)
+    act()
+
+
+async def test_a_status_that_the_operator_writes_is_no_edit(chart: Chart) -> None:
+    await chart.put(reservedCPUs="0")
+    chart.api.edit(
+        "cpudriverconfigs",
+        "default",
+        lambda one: one.update(owned_by(one, "dracpu-operator", {"status": {"nodes": {}}}, "status")),
+    )
+    assert "updated" in await chart.put(reservedCPUs="1")
+
+
+async def test_resources_that_are_not_served_yet_and_answers_that_do_not_come_are_waited_for(chart: Chart) -> None:
+    chart.api.fail("(GET|PATCH) cpudriverconfigs", 404, "NotFound", "page not found", times=5)
+    chart.api.fail("(GET|PATCH) cpudriverconfigs", 503, "ServiceUnavailable", times=2)
+    assert "created" in await chart.put()
+
+
+async def test_waiting_has_an_end(chart: Chart) -> None:
+    chart.api.fail("(GET|PATCH) cpudriverconfigs", 404, "NotFound", "page not found", times=100)
+    with pytest.raises(NotFoundError):
+        await chart.put(HASTY)
+    chart.api.fail("GET", 503, times=100)
+    with pytest.raises(UnavailableError):
+        await chart.check(HASTY)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (422, "spec.reservedCPUs: a range is reversed"),
+        (403, "cannot patch"),
+        (500, "failed to create typed patch object (/default): .spec.reserved: field not declared in schema"),
+    ],
+)
+async def test_a_refusal_is_told_at_once_in_the_servers_words(chart: Chart, code: int, message: str) -> None:
+    chart.api.fail("PATCH", code, message=message, times=2)
+    with pytest.raises(RefusedError) as refusal:
+        await chart.put(reservedCPUs="3-1")
+    assert message in str(refusal.value)
+    assert len(chart.api.written()) == 1
+
+
+async def test_claims_that_hold_cpus_are_named_and_uninstalling_is_refused(chart: Chart) -> None:
+    for number in range(501):
+        chart.claim(f"c{number:03}", "a", "b")
+    named = {"namespace": "default", "name": "old", "uid": "u", "cpus": "4-5"}
+    chart.api.add("cpunodes", {"metadata": {"name": "n1"}, "status": {"claims": [named]}})
+    found = await chart.check()
+    assert len(found) == 502
+    assert found[0] == "default/c000 on node n1: used by pod a, pod b"
+    assert found[-1].startswith("default/old on node n1: CPUs 4-5 are still held")
+    with pytest.raises(HeldError, match="502 claims hold CPUs: .*--no-hooks"):
+        refuse(await uninstall_check(chart.kubeconfig, QUICK))
+
+
+async def test_nothing_holds_cpus_where_nothing_is_served(chart: Chart) -> None:
+    chart.api.fail("GET (cpunodes|resourceclaims)", 404, "NotFound", times=2)
+    assert await chart.check() == []
+
+
+async def test_what_has_just_ended_is_waited_for(chart: Chart) -> None:
+    chart.claim("c")
+    looking = asyncio.create_task(chart.check(Patience(served=5.0, released=30.0, between=0.01)))
+    await chart.api.until(lambda: len(chart.api.requests) > 4)
+    chart.api.remove("resourceclaims", "default/c")
+    assert await looking == []
+
+
+async def run(chart: Chart, *arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-m", "dracpu_operator", *arguments, "--kubeconfig", str(chart.kubeconfig)],
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, complained = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode is not None
+    return process.returncode, said.decode(), complained.decode()
+
+
+async def test_the_commands_tell_what_they_did_and_how_it_ended(chart: Chart, tmp_path: Path) -> None:
+    file = tmp_path / "default.yaml"
+    file.write_text(yaml.safe_dump(manifest(mode="individual")))
+    assert await run(chart, "default-config", str(file)) == (0, "CpuDriverConfig default: created\n", "")
+    file.write_text("kind: Pod\n")
+    code, said, complained = await run(chart, "default-config", str(file))
+    assert (code, said) == (1, "")
+    assert complained == f"dracpu-operator: {file} is no CpuDriverConfig of dra.cpu/v1alpha1\n"
+    assert await run(chart, "uninstall-check") == (0, "no claim holds CPUs\n", "")

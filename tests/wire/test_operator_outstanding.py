@@ -1,0 +1,221 @@
+"""The list of outstanding claims through all that can happen while a node changes its devices.
+
+The agents are away: each test says itself what a node's agent reports, and when.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from background import background
+from fake_agents import FakeAgents
+from fake_api import FakeApi
+from fake_api_store import JsonObject
+from operator_world import World
+from running_operator import QUICK
+
+NUMA, CPU = "cpudevnuma000", "cpudev003"
+NEVER_LISTING = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)  # but for a change
+
+
+class Switching(World):
+    """A node in grouped mode whose agent has applied it, and reports from now on what a test says."""
+
+    def reports(self, phase: str, revision: str) -> None:
+        self.agents.answer("n0", phase=phase, appliedRevision=revision)
+
+    async def switch(self, **spec: str) -> str:
+        """Edits the config until the node is told so; returns the revision."""
+        before = self.revision()
+        self.edit(**spec)
+        await self.until(lambda: self.revision() != before)
+        return self.revision()
+
+    async def lists(self, count: int = 3) -> None:
+        """Until claims have been listed so many times more, and what follows from it has been written."""
+        before = self._lists()
+        await self.until(lambda: self._lists() >= before + count)
+
+    def _lists(self) -> int:
+        return sum(str(one) == "GET resourceclaims" for one in self.api.requests)
+
+    def first_spec_with(self, revision: str) -> JsonObject:
+        """The spec in the very write that brought a revision."""
+        writes = (one.body for one in self.api.requests if str(one) == "PATCH cpunodes/n0")
+        return next(dict(body["spec"]) for body in writes if body["spec"].get("revision") == revision)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[Switching]:
+    async with FakeApi() as api:
+        agents = FakeAgents(api)
+        async with background(agents.run()):
+            world = Switching(api, agents, tmp_path)
+            world.nodes(2)
+            world.config()
+            async with world.operator():
+                await world.applied(2)
+            agents.away = {"n0"}
+            yield world
+
+
+async def test_claims_come_in_one_write_with_the_revision_that_needs_them(world: Switching) -> None:
+    uid = world.claim("c", NUMA, 2)
+    world.claim("elsewhere", NUMA, 1, node="n1")
+    async with world.operator(NEVER_LISTING):
+        individual = await world.switch(mode="individual")
+        named = {"uid": uid, "namespace": "default", "name": "c", "devices": [{"name": NUMA, "cpus": 2}]}
+        assert world.first_spec_with(individual)["outstanding"] == [named]
+
+
+async def test_a_change_that_keeps_the_devices_needs_no_list(world: Switching) -> None:
+    world.claim("c", NUMA, 2)
+    async with world.operator(NEVER_LISTING):
+        await world.switch(reservedCPUs="1")
+        assert world.outstanding() == set()
+
+
+async def test_a_claim_allocated_while_the_node_settles_is_named_too(world: Switching) -> None:
+    async with world.operator():
+        grouped = world.revision()
+        await world.switch(mode="individual")
+        world.reports("Settling", grouped)
+        world.claim("late", NUMA, 1)
+        await world.until(lambda: world.outstanding() == {"late"})
+
+
+async def test_a_claim_that_tolerates_the_taint_to_the_very_end_is_named_too(world: Switching) -> None:
+    async with world.operator():
+        grouped = world.revision()
+        individual = await world.switch(mode="individual")
+        world.reports("Settling", grouped)
+        await world.lists()
+        world.claim("tolerant", NUMA, 1)
+        world.reports("Ready", individual)
+        await world.until(lambda: world.outstanding() == {"tolerant"})
+
+
+async def test_while_an_agent_is_down_its_old_devices_are_given_away_and_the_list_shows_it(world: Switching) -> None:
+    async with world.operator():
+        await world.switch(mode="individual")  # the status still says Ready, with the former revision
+        await world.lists()
+        world.claim("late", NUMA, 1)
+        await world.until(lambda: world.outstanding() == {"late"})
+
+
+async def test_an_operator_that_starts_in_the_middle_goes_on_with_the_list(world: Switching) -> None:
+    async with world.operator(NEVER_LISTING):
+        grouped = world.revision()
+        await world.switch(mode="individual")
+        world.reports("Settling", grouped)
+    world.claim("late", NUMA, 1)
+    async with world.operator():
+        await world.until(lambda: world.outstanding() == {"late"})
+
+
+async def test_an_operator_that_was_away_all_the_time_looks_back(world: Switching) -> None:
+    async with world.operator(NEVER_LISTING):
+        individual = await world.switch(mode="individual")
+    world.claim("late", NUMA, 1)
+    world.reports("Ready", individual)
+    async with world.operator():
+        await world.until(lambda: world.outstanding() == {"late"})
+
+
+async def test_prepared_claims_stay_on_the_list_and_those_that_end_leave_it(world: Switching) -> None:
+    for name in ("prepared", "deleted", "deallocated"):
+        world.claim(name, NUMA, 1)
+    async with world.operator():
+        individual = await world.switch(mode="individual")
+        world.reports("Draining", individual)
+        await world.lists()
+        assert world.outstanding() == {"prepared", "deleted", "deallocated"}
+        world.api.remove("resourceclaims", "default/deleted")
+        world.api.edit("resourceclaims", "default/deallocated", lambda one: one.update(status={}))
+        await world.until(lambda: world.outstanding() == {"prepared"})
+        world.api.remove("resourceclaims", "default/prepared")
+        await world.until(lambda: world.outstanding() == set())
+        world.reports("Ready", individual)
+        await world.applied(2)
+
+
+async def test_there_and_back_before_the_agent_saw_it_leaves_no_list(world: Switching) -> None:
+    world.claim("c", NUMA, 2)
+    async with world.operator():
+        grouped = world.revision()
+        await world.switch(mode="individual")
+        assert world.outstanding() == {"c"}
+        assert await world.switch(mode="grouped") == grouped
+        assert world.outstanding() == set()
+        await world.lists(1)
+        await world.api.settled()
+        assert world.outstanding() == set()
+
+
+async def test_there_and_back_while_the_status_lags_keeps_the_claims_of_what_was_there_meanwhile(
+    world: Switching,
+) -> None:
+    """The agent publishes the other devices, one is allocated, and all that the operator sees is the former status,
+    which fits the settings that are back."""
+    world.claim("held", NUMA, 2)
+    async with world.operator():
+        grouped = world.revision()
+        await world.switch(mode="individual")
+        world.claim("single", CPU)
+        assert await world.switch(mode="grouped") == grouped
+        assert world.outstanding() == {"held", "single"}
+        await world.lists()
+        assert world.outstanding() == {"held", "single"}
+
+
+async def test_reverting_while_the_node_drains_names_what_is_not_prepared_yet_and_what_it_must_spare(
+    world: Switching,
+) -> None:
+    world.claim("held", NUMA, 2)
+    async with world.operator():
+        individual = await world.switch(mode="individual")
+        world.reports("Draining", individual)
+        world.claim("single", CPU)
+        grouped = await world.switch(mode="grouped")
+        assert {one["name"] for one in world.first_spec_with(individual)["outstanding"]} == {"held"}
+        world.reports("Settling", individual)
+        await world.lists()
+        assert world.outstanding() == {"held", "single"}
+        world.api.remove("resourceclaims", "default/single")
+        world.reports("Draining", grouped)
+        await world.until(lambda: world.outstanding() == set())
+
+
+async def test_settings_put_right_after_a_failure_name_the_claims_of_the_devices_that_stayed(world: Switching) -> None:
+    async with world.operator(NEVER_LISTING):
+        grouped = world.revision()
+        await world.switch(mode="individual", reservedCPUs="400")
+        world.agents.answer("n0", phase="Failed", appliedRevision=grouped, why="no CPU 400")
+        world.claim("meanwhile", NUMA, 2)
+        right = await world.switch(reservedCPUs="0")
+        assert [one["name"] for one in world.first_spec_with(right)["outstanding"]] == ["meanwhile"]
+
+
+async def test_what_somebody_else_put_onto_the_list_leaves_it_too(world: Switching) -> None:
+    def put(spec: JsonObject) -> None:
+        spec["outstanding"] = [{"uid": "u", "namespace": "x", "name": "by-hand", "devices": []}]
+
+    async with world.operator():
+        world.api.edit("cpunodes", "n0", lambda one: put(one["spec"]))
+        await world.until(lambda: world.outstanding() == set())
+
+
+async def test_settings_that_somebody_edited_on_a_cpu_node_are_put_right(world: Switching) -> None:
+    async with world.operator():
+        await world.until(lambda: world.api.watching >= 3)
+        world.api.edit("cpunodes", "n0", lambda one: one["spec"]["settings"].update(mode="individual"))
+        await world.until(lambda: world.having(mode="individual") == set())
+
+
+async def test_many_claims_of_many_nodes_are_read_page_by_page(world: Switching) -> None:
+    for number in range(1100):
+        world.claim(f"c{number:04}", NUMA, 1, node="n0" if number % 2 else f"other{number}")
+    async with world.operator(NEVER_LISTING):
+        await world.switch(mode="individual")
+        assert len(world.outstanding()) == 550
