@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 from harness.cluster import Cluster, running_cluster
+from harness.node import Node
 from harness.workspace import Workspace
 
 CLUSTER: Final = pytest.StashKey[Cluster]()
@@ -32,6 +33,19 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield made
         with capture.global_and_fixture_disabled():
             stack.close()
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Node:
+    """The node that a test uses when it needs only one."""
+    return cluster.node
+
+
+@pytest.fixture
+def editable(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, for a test that edits the default config. It stands first: it is undone after the workspace."""
+    yield cluster
+    cluster.configure()
 
 
 @pytest.fixture

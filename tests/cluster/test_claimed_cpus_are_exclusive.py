@@ -1,7 +1,7 @@
 """A claim's CPUs belong to its containers alone, from their first instruction until the pod is gone."""
 
-from harness.cluster import Cluster
 from harness.manifests import claim, cpus, pod
+from harness.node import Node
 from harness.waiting import eventually
 from harness.workspace import Workspace
 
@@ -45,11 +45,11 @@ def test_containers_without_a_claim_stay_off_claimed_cpus_and_get_them_back(work
     eventually(given_back, within=10)
 
 
-def test_the_agent_itself_stays_off_claimed_cpus(workspace: Workspace, cluster: Cluster) -> None:
+def test_the_agent_itself_stays_off_claimed_cpus(workspace: Workspace, node: Node) -> None:
     workspace.apply(claim("four", cpus(4)))
     workspace.run(pod("exclusive", claims={"four": "four"}))
-    (agent,) = cluster.agent_pod()["status"]["containerStatuses"]
-    _, agents = cluster.node.cgroup_cpus(agent["containerID"])
+    (agent,) = node.agent_pod()["status"]["containerStatuses"]
+    _, agents = node.cgroup_cpus(agent["containerID"])
     assert agents == ALL - workspace.cpus("exclusive")
 
 

@@ -1,7 +1,5 @@
 """Individual mode: each CPU is a device, and a claim's containers run on the CPUs that its allocation names."""
 
-from collections.abc import Iterator
-
 import pytest
 from harness.cluster import Cluster
 from harness.manifests import claim, devices, on_numa_node, pod
@@ -9,20 +7,18 @@ from harness.waiting import eventually
 from harness.workspace import Workspace
 
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import Mode, Settings
 
 
 @pytest.fixture
-def individual(cluster: Cluster) -> Iterator[Cluster]:
-    """The node in individual mode, without a restart of anything; grouped again afterwards."""
-    cluster.configure(Settings(mode=Mode.INDIVIDUAL))
-    yield cluster
-    cluster.configure(Settings())
+def individual(editable: Cluster) -> Cluster:
+    """The cluster in individual mode, without a restart of anything; grouped again afterwards."""
+    editable.configure(mode="individual")
+    return editable
 
 
 # `individual` stands first: it is undone last, after the workspace has given its CPUs back
 def test_a_claim_runs_on_the_cpus_that_its_allocation_names(individual: Cluster, workspace: Workspace) -> None:
-    published = individual.devices()
+    published = individual.node.devices()
     assert sorted(published) == [f"cpudev{cpu:03d}" for cpu in range(2, 8)]
     for name, device in published.items():
         cpu = int(name.removeprefix("cpudev"))

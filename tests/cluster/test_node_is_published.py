@@ -4,8 +4,8 @@ The node has CPUs 0-3 on NUMA node 0 and 4-7 on NUMA node 1, two threads a core.
 so the agent withholds the lowest core.
 """
 
-from harness.cluster import CONDITIONS, Cluster
 from harness.kubectl import condition
+from harness.node import CONDITIONS, Node
 from harness.waiting import eventually
 
 from dracpu_api.cpuset import CpuSet
@@ -13,30 +13,30 @@ from dracpu_api.cpuset import CpuSet
 WITHHELD = "0-1"
 
 
-def test_the_agent_is_ready_and_its_node_has_applied_the_settings(cluster: Cluster) -> None:
-    eventually(cluster.assert_ready)
-    item = cluster.cpu_node()
+def test_the_agent_is_ready_and_its_node_has_applied_the_settings(node: Node) -> None:
+    eventually(node.assert_ready)
+    item = node.cpu_node()
     assert {kind: condition(item, kind) for kind in CONDITIONS} == dict.fromkeys(CONDITIONS, "True")
     assert item["status"]["runtime"]["name"] == "containerd"
 
 
-def test_the_cpu_node_describes_the_machine(cluster: Cluster) -> None:
-    status = cluster.cpu_node()["status"]
+def test_the_cpu_node_describes_the_machine(node: Node) -> None:
+    status = node.cpu_node()["status"]
     assert status["topology"]["smt"] is True
     assert status["topology"]["counts"]["cpus"] == 8
     assert status["cpus"]["reserved"] == WITHHELD
 
     # other tests may just have given CPUs back: the status follows within seconds
     def nothing_is_exclusive() -> None:
-        cpus = cluster.cpu_node()["status"]["cpus"]
+        cpus = node.cpu_node()["status"]["cpus"]
         assert not cpus.get("exclusive")
         assert CpuSet.parse(cpus["shared"]) == CpuSet.parse("2-7")
 
     eventually(nothing_is_exclusive)
 
 
-def test_each_numa_node_is_a_device_with_the_cpus_that_are_not_reserved(cluster: Cluster) -> None:
-    devices = cluster.devices()
+def test_each_numa_node_is_a_device_with_the_cpus_that_are_not_reserved(node: Node) -> None:
+    devices = node.devices()
     offered = {name: device["capacity"]["dra.cpu/cpu"]["value"] for name, device in devices.items()}
     assert offered == {"cpudevnuma000": "2", "cpudevnuma001": "4"}
     for numa, (_, device) in enumerate(sorted(devices.items())):
@@ -51,23 +51,23 @@ def test_each_numa_node_is_a_device_with_the_cpus_that_are_not_reserved(cluster:
         assert "taints" not in device
 
 
-def test_the_slices_belong_to_the_node(cluster: Cluster) -> None:
-    node = cluster.kubectl.get("node", cluster.node.name)
-    for item in cluster.slices():
+def test_the_slices_belong_to_the_node(node: Node) -> None:
+    owned_by = node.kubectl.get("node", node.name)
+    for item in node.slices():
         assert item["spec"]["driver"] == "dra.cpu"
-        assert item["spec"]["pool"]["name"] == cluster.node.name
+        assert item["spec"]["pool"]["name"] == node.name
         (owner,) = item["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["uid"], owner["controller"]) == ("Node", node["metadata"]["uid"], True)
+        assert (owner["kind"], owner["uid"], owner["controller"]) == ("Node", owned_by["metadata"]["uid"], True)
 
 
-def test_deleted_slices_come_back(cluster: Cluster) -> None:
-    before = cluster.devices()
+def test_deleted_slices_come_back(node: Node) -> None:
+    before = node.devices()
     assert before
-    removed = {item["metadata"]["uid"] for item in cluster.slices()}
-    cluster.kubectl.delete("resourceslices", "--all")
+    removed = {item["metadata"]["uid"] for item in node.slices()}
+    node.kubectl.delete("resourceslices", "--field-selector", f"spec.nodeName={node.name}")
 
     def published_anew() -> None:
-        assert removed.isdisjoint(item["metadata"]["uid"] for item in cluster.slices())
-        assert cluster.devices() == before
+        assert removed.isdisjoint(item["metadata"]["uid"] for item in node.slices())
+        assert node.devices() == before
 
     eventually(published_anew)

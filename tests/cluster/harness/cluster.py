@@ -1,89 +1,115 @@
-"""One cluster with our agent on it, for a whole session of tests."""
+"""One cluster with our operator and agents on it, for a whole session of tests."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import yaml
 from lab.cluster import Lab
-from lab.host import exclusive, phase, run
+from lab.host import exclusive, phase
 from lab.nodes import Machine
 from lab.paths import Paths
-from lab.versions import KUBERNETES
 
-from dracpu_api.settings import Settings
 from harness.diagnosis import diagnose
-from harness.kubectl import Kubectl, condition
-from harness.manifests import Object, cpu_node
+from harness.kubectl import Kubectl
+from harness.manifests import Object
 from harness.node import Node
+from harness.release import CONFIG, IMAGES, NAMESPACE, PROJECT, QUICK, TAG, install, values
 from harness.waiting import eventually
 
-PROJECT: Final = Path(__file__).parents[3]
-CHART: Final = PROJECT / "charts" / "dra-cpu-operator"
-NAMESPACE: Final = "dra-cpu-system"
-NODE: Final = "vm1"
-IMAGE: Final = "localhost/dracpu-agent"
-TAG: Final = "lab"
-
-CONDITIONS: Final = ("ConfigApplied", "KubeletRegistered", "RuntimeConnected", "SlicesPublished", "StateHealthy")
+NODES: Final = ("vm1", "vm2")
+OPERATOR_NODE: Final = NODES[-1]
+NOT_OF_THE_NODE: Final = frozenset({"nodeSelector", "priority", "rollout"})  # fields of a config that no node is told
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A running cluster: one node of 2 sockets, 2 NUMA nodes, 4 cores and 8 CPUs, with our agent."""
+    """A running cluster of two nodes, on which helm has installed the chart. The operator runs on the second."""
 
     lab: Lab
     kubectl: Kubectl
-    node: Node
+    nodes: tuple[Node, ...]
 
-    def cpu_node(self) -> Object:
-        """The node's CpuNode as it is now."""
-        return self.kubectl.get("cpunode", self.node.name)
+    @property
+    def node(self) -> Node:
+        """The node that most tests use: its plug may be pulled, the operator is elsewhere."""
+        return self.nodes[0]
 
-    def agent_pod(self) -> Object:
-        """The agent's pod on the node."""
-        pods = self.kubectl.list("pods", NAMESPACE, "--field-selector", f"spec.nodeName={self.node.name}")
-        assert len(pods) == 1, f"there are {len(pods)} agent pods on {self.node.name}"
-        return pods[0]
+    def operator_pod(self) -> Object:
+        """The operator's pod."""
+        return self.kubectl.pod_of("operator", NAMESPACE)
 
-    def slices(self) -> list[Object]:
-        """The slices of the node."""
-        return self.kubectl.list("resourceslices", "", "--field-selector", f"spec.nodeName={self.node.name}")
+    def kill_operator(self) -> None:
+        """kill -9 of the operator; the kubelet starts it again."""
+        pod = self.operator_pod()
+        (container,) = pod["status"]["containerStatuses"]
+        (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
+        node.kill_container(container["containerID"])
 
-    def devices(self) -> dict[str, Object]:
-        """Published devices by name."""
-        return {device["name"]: device for item in self.slices() for device in item["spec"].get("devices") or []}
+    def config(self, name: str = CONFIG) -> Object:
+        """A CpuDriverConfig as it is now."""
+        return self.kubectl.get("cpudriverconfig", name)
 
-    def configure(self, settings: Settings) -> None:
-        """Gives the node settings and waits until it works by them."""
-        wanted = cpu_node(self.kubectl.get("node", self.node.name), settings)
-        self.kubectl.apply(wanted)
-        eventually(lambda: self.assert_ready(wanted["spec"]["revision"]), within=120)
+    def edit(self, *, config: str = CONFIG, **spec: Any) -> None:
+        """Makes a config say this and a quick rollout; what it said besides is the default again. Waits for nothing."""
+        replaced = [{"op": "replace", "path": "/spec", "value": {**QUICK, **spec}}]
+        self.kubectl.run("patch", "cpudriverconfig", config, "--type=json", "--patch", json.dumps(replaced))
 
-    def assert_ready(self, revision: str = "") -> None:
-        """The agent runs, and the CpuNode says that the node has what it was told."""
-        assert condition(self.agent_pod(), "Ready") == "True", "the agent's pod is not Ready"
-        item = self.cpu_node()
+    def configure(self, *, config: str = CONFIG, within: float = 120, **spec: Any) -> None:
+        """Edits a config and waits until its nodes work by it; `configure()` alone undoes what tests have edited."""
+        self.edit(config=config, **spec)
+        eventually(lambda: self.assert_settled(config), within)
+
+    def assert_settled(self, config: str = CONFIG) -> None:
+        """All nodes of a config are Ready with what it says, and its status tells so."""
+        item = self.config(config)
+        told = {name: value for name, value in item["spec"].items() if name not in NOT_OF_THE_NODE}
+        followers = self.followers(config)
+        for node in followers:
+            settings = node.cpu_node()["spec"]["settings"]
+            assert settings == told, f"{node.name} is told {settings}, not {told}"
+            node.assert_ready()
         status = item.get("status", {})
-        conditions = {kind: condition(item, kind) for kind in CONDITIONS}
-        assert set(conditions.values()) == {"True"}, f"{conditions}: {status.get('conditions')}"
-        wanted = revision or item["spec"]["revision"]
-        assert status.get("appliedRevision") == wanted, f"{status.get('appliedRevision')} is applied, not {wanted}"
-        assert status.get("phase") == "Ready", f"the phase is {status.get('phase')}"
+        assert status.get("observedGeneration") == item["metadata"]["generation"], f"the operator has not seen {config}"
+        count = len(followers)
+        assert status["nodes"] == {"selected": count, "applied": count, "progressing": 0, "failed": 0}
+
+    def followers(self, config: str = CONFIG) -> list[Node]:
+        """The nodes that a config has."""
+        given = self.kubectl.list("cpunodes")
+        names = {item["metadata"]["name"] for item in given if item["spec"]["config"]["name"] == config}
+        return [node for node in self.nodes if node.name in names]
+
+    @contextmanager
+    def without_api_server(self) -> Iterator[None]:
+        """While this lasts, nobody answers at the API server's address; afterwards it serves again."""
+        self.lab.stop_api_server()
+        try:
+            yield
+        finally:
+            self.lab.start_api_server()
+
+    def assert_ready(self) -> None:
+        """Operator and agents run, and every node has the default config."""
+        self.kubectl.run(
+            "wait", "--for=condition=Available", "deployment/dracpu-operator", "-n", NAMESPACE, "--timeout=0"
+        )
+        assert self.followers() == list(self.nodes)
+        self.assert_settled()
 
     def diagnose(self, test_namespace: str = "") -> str:
         """What a person would look at after a failure."""
-        return diagnose(self.kubectl, self.node, NAMESPACE, test_namespace)
+        return diagnose(self.kubectl, self.nodes, test_namespace)
 
 
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
     """Brings the cluster up and takes it down.
 
-    LAB_KEEP=1 leaves it running afterwards; LAB_REUSE=1 takes a running one when its node has the current image.
+    LAB_KEEP=1 leaves it running afterwards; LAB_REUSE=1 takes a running one when its nodes have the current images, and
+    upgrades the release when the chart is another.
     """
     lab = Lab(Paths.default())
     with exclusive(lab.paths.root / "session.lock"), phase("the whole session"):
@@ -96,43 +122,24 @@ def running_cluster() -> Iterator[Cluster]:
 
 def _bring_up(lab: Lab) -> Cluster:
     lab.build()
-    archive = lab.paths.images / "agent.tar"
-    with phase("the agent's image"):
-        lab.image(PROJECT / "Dockerfile.agent", f"{IMAGE}:{TAG}", archive, PROJECT, {})
-    if not (os.environ.get("LAB_REUSE") and lab.is_up_with([archive])):
+    archives = []
+    for component, repository in IMAGES.items():
+        archives.append(lab.paths.images / f"{component}.tar")
+        with phase(f"the {component}'s image"):
+            lab.image(PROJECT / f"Dockerfile.{component}", f"{repository}:{TAG}", archives[-1], PROJECT, {})
+    if not (os.environ.get("LAB_REUSE") and lab.is_up_with(archives) and lab.nodes() == list(NODES)):
         lab.down()
         with phase("cluster up"):
-            lab.up(1, Machine(), [archive])
-    cluster = Cluster(lab, Kubectl(lab), Node(lab, NODE))
+            lab.up(len(NODES), Machine(), archives)
+    kubectl = Kubectl(lab)
+    cluster = Cluster(lab, kubectl, tuple(Node(kubectl, name) for name in NODES))
     try:
-        with phase("the agent Ready"):
-            _install(cluster)
-            cluster.configure(Settings())
+        with phase("helm install"):
+            install(lab, values(OPERATOR_NODE))
+        with phase("operator and agents Ready"):
+            cluster.edit()  # what an earlier session may have left
+            eventually(cluster.assert_ready, within=180)
     except BaseException as error:
         error.add_note(cluster.diagnose())
         raise
     return cluster
-
-
-def _install(cluster: Cluster) -> None:
-    """The objects' definitions, then the chart as plain manifests."""
-    kubectl = cluster.kubectl
-    definitions = [yaml.safe_load(file.read_text()) for file in sorted((PROJECT / "crds").glob("*.yaml"))]
-    kubectl.apply(*definitions)
-    for definition in definitions:
-        kubectl.wait("condition=Established", f"crd/{definition['metadata']['name']}")
-    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    kubectl.run("apply", "--namespace", NAMESPACE, "-f", "-", text=_render_chart(cluster.lab))
-
-
-def _render_chart(lab: Lab) -> str:
-    """With images that the node has already: nothing is ever pulled."""
-    values = {
-        "crds.install": "false",  # they are applied, and waited for, before
-        "agent.image.repository": IMAGE,
-        "agent.image.tag": TAG,
-        "agent.image.pullPolicy": "Never",
-    }
-    words = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
-    words += ["--namespace", NAMESPACE, "--kube-version", KUBERNETES]
-    return run(lab.paths.bin / "helm", "template", "dra", CHART, *words)

@@ -1,6 +1,6 @@
 """Why did it fail? Everything a person would look at first, collected while the cluster still stands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -8,30 +8,32 @@ from lab.errors import LabError
 
 from harness.kubectl import Kubectl
 from harness.node import Node
+from harness.release import NAMESPACE, RELEASE
 
 LINES: Final = 60
 
 
-def diagnose(kubectl: Kubectl, node: Node, namespace: str, test_namespace: str = "") -> str:
+def diagnose(kubectl: Kubectl, nodes: Sequence[Node], test_namespace: str = "") -> str:
     """A text of several sections. What cannot be asked is said so: it must not hide the failure itself."""
-    kinds = "pods,resourceclaims,resourceslices,cpunodes"
+    kinds = "nodes,pods,resourceclaims,resourceslices,cpudriverconfigs,cpunodes"
     questions: dict[str, Callable[[], str]] = {
+        "the release": partial(kubectl.lab.helm, "status", RELEASE, "--namespace", NAMESPACE, "--show-resources"),
         "objects": partial(kubectl.run, "get", kinds, "--all-namespaces", "-o", "wide"),
-        "CpuNodes": partial(kubectl.run, "get", "cpunodes", "-o", "yaml"),
+        "configs and CpuNodes": partial(kubectl.run, "get", "cpudriverconfigs,cpunodes", "-o", "yaml"),
         "slices": partial(kubectl.run, "get", "resourceslices", "-o", "yaml"),
     }
-    for place in filter(None, (test_namespace, namespace)):
+    for place in filter(None, (test_namespace, NAMESPACE)):
         questions[f"pods of {place}"] = partial(kubectl.run, "describe", "pods", "--namespace", place)
     if test_namespace:
         words = ("get", "resourceclaims", "-o", "yaml", "--namespace", test_namespace)
         questions["claims"] = partial(kubectl.run, *words)
     questions["events"] = lambda: _tail(kubectl.run("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"))
-    # by time, so that the log of an instance that ended stands before that of the one that runs
-    questions["the agent's log"] = partial(
-        node.sh, f"tail -n {2 * LINES} $(ls -tr /var/log/pods/{namespace}_*/*/*.log)"
-    )
-    for daemon in ("kubelet", "containerd"):
-        questions[f"{daemon}'s log"] = partial(node.sh, f"tail -n {LINES} /var/log/{daemon}.log")
+    for node in nodes:
+        # by time, so that the log of an instance that ended stands before that of the one that runs
+        ours = f"tail -n {2 * LINES} $(ls -tr /var/log/pods/{NAMESPACE}_*/*/*.log)"
+        questions[f"our logs on {node.name}"] = partial(node.sh, ours)
+        for daemon in ("kubelet", "containerd"):
+            questions[f"{daemon}'s log on {node.name}"] = partial(node.sh, f"tail -n {LINES} /var/log/{daemon}.log")
     return "\n".join(f"---- {title}\n{_answer(ask)}" for title, ask in questions.items())
 
 

@@ -1,12 +1,15 @@
 """kubectl as functions: what the tests see is what a person with kubectl sees."""
 
 import json
+import re
 from dataclasses import dataclass
 
 from lab.cluster import Lab
 from lab.errors import CommandFailedError
 
 from harness.manifests import Object
+
+Tables = list[list[dict[str, str]]]  # tables of rows by heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,28 @@ class Kubectl:
         listed = json.loads(self.run("get", kind, *_in(namespace), "-o", "json", *words))
         items: list[Object] = listed["items"]
         return items
+
+    def pod_of(self, component: str, namespace: str, node: str = "") -> Object:
+        """The one pod of a component of ours, on a node where there is one on each."""
+        where = ("--field-selector", f"spec.nodeName={node}") if node else ()
+        pods = self.list("pods", namespace, "--selector", f"app.kubernetes.io/component={component}", *where)
+        assert len(pods) == 1, f"there are {len(pods)} pods of the {component}{node and f' on {node}'}"
+        return pods[0]
+
+    def tables(self, kinds: str, *words: str) -> Tables:
+        """What `kubectl get` shows a person: for each kind its rows, each by the headings of its columns."""
+        return [rows(table) for table in self.run("get", kinds, *words).strip().split("\n\n")]
+
+    def may(self, account: str, verb: str, resource: str, namespace: str) -> bool:
+        """Whether a ServiceAccount is allowed something anywhere; `resource` may be `kind.group/subresource`."""
+        kind, _, part = resource.partition("/")
+        words = (verb, kind, f"--subresource={part}", f"--as=system:serviceaccount:{namespace}:{account}")
+        try:
+            return self.run("auth", "can-i", *words, "--all-namespaces").strip() == "yes"
+        except CommandFailedError as error:
+            if error.printed.split()[-1:] != ["no"]:
+                raise
+            return False
 
     def apply(self, *objects: Object, namespace: str = "") -> None:
         """Creates or changes objects."""
@@ -72,3 +97,11 @@ def condition(item: Object, kind: str) -> str:
         if one["type"] == kind:
             return str(one["status"])
     return ""
+
+
+def rows(table: str) -> list[dict[str, str]]:
+    """A cell begins where its heading does, and may be empty."""
+    header, *lines = table.splitlines()
+    starts = [match.start() for match in re.finditer(r"\S+", header)]
+    spans = list(zip(starts, [*starts[1:], None], strict=True))
+    return [{header[a:b].strip(): line[a:b].strip() for a, b in spans} for line in lines]

@@ -1,12 +1,9 @@
 """The objects that tests apply, without the words that are the same in all of them."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dracpu_api.names import API_GROUP, API_VERSION, CAPACITY_CPU, DRIVER
-from dracpu_api.settings import CpuNodeSpec, Settings, encode_settings, encode_spec
+from dracpu_api.names import CAPACITY_CPU, DRIVER
 
 Object = dict[str, Any]
 
@@ -72,18 +69,6 @@ def devices(count: int, request: str = "cpus", selector: str = "") -> Object:
 def on_numa_node(numa: int) -> str:
     """The CEL selector of devices on a NUMA node."""
     return f'device.attributes["resource.kubernetes.io"].numaNode == {numa}'
-
-
-def cpu_node(node: Object, settings: Settings) -> Object:
-    """The CpuNode of a node as the operator will write it."""
-    revision = hashlib.sha256(json.dumps(encode_settings(settings), sort_keys=True).encode()).hexdigest()[:16]
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
-    return {
-        "apiVersion": f"{API_GROUP}/{API_VERSION}",
-        "kind": "CpuNode",
-        "metadata": {"name": owner["name"], "ownerReferences": [owner]},
-        "spec": encode_spec(CpuNodeSpec("cluster-tests", 1, settings, revision)),
-    }
 
 
 def _request(name: str, asked: Object, selector: str) -> Object:

@@ -1,6 +1,6 @@
 """A namespace of one test, with the questions that tests ask about its pods and claims."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dracpu_api.cpuset import CpuSet, union
 from dracpu_api.names import DRIVER
@@ -12,15 +12,19 @@ from harness.waiting import eventually
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One namespace on a cluster with one node."""
+    """One namespace, whose pods run on one node."""
 
     kubectl: Kubectl
     node: Node
     namespace: str
 
+    def on(self, node: Node) -> "Workspace":
+        """The same namespace, for pods on another node."""
+        return replace(self, node=node)
+
     def apply(self, *objects: Object) -> None:
-        """Creates or changes objects in the namespace."""
-        self.kubectl.apply(*objects, namespace=self.namespace)
+        """Creates or changes objects in the namespace; pods that do not say where to run run on the node."""
+        self.kubectl.apply(*map(self._placed, objects), namespace=self.namespace)
 
     def run(self, *pods: Object) -> None:
         """Creates pods and waits until all their containers run."""
@@ -60,6 +64,10 @@ class Workspace:
         log = self.kubectl.run("logs", pod, "--namespace", self.namespace, "--container", container)
         return CpuSet.parse(log.splitlines()[0].split(":")[1])
 
+    def cpus_at_first(self, pod: str, instance: int) -> CpuSet:
+        """The same of a pod's main container that was started again `instance` times, without the API server."""
+        return CpuSet.parse(self.node.first_line(self.namespace, pod, instance).split(":")[1])
+
     def environment(self, pod: str, container: str = "main") -> dict[str, str]:
         """The environment of a container, not seen through a shell: that leaves out names with a dash, as ours have."""
         lines = self.execute(pod, container, "env").splitlines()
@@ -71,8 +79,10 @@ class Workspace:
 
     def container_status(self, pod: str, container: str = "main") -> Object:
         """What the kubelet says of a container."""
-        statuses: list[Object] = self.pod(pod)["status"]["containerStatuses"]
-        return next(status for status in statuses if status["name"] == container)
+        statuses: list[Object] = self.pod(pod)["status"].get("containerStatuses", [])
+        found = [status for status in statuses if status["name"] == container]
+        assert found, f"the kubelet says nothing of {pod}/{container} yet"
+        return found[0]
 
     def allocated_devices(self, claim: str) -> list[tuple[str, str]]:
         """Request and device of each result of our driver, as the scheduler decided."""
@@ -89,3 +99,9 @@ class Workspace:
             return union(CpuSet.parse(entry["data"]["cpuset"]) for entry in entries)
 
         return eventually(published, within=30)
+
+    def _placed(self, item: Object) -> Object:
+        """By a nodeSelector: a pod with claims has to pass through the scheduler."""
+        if item["kind"] != "Pod" or "nodeSelector" in item["spec"]:
+            return item
+        return {**item, "spec": {**item["spec"], "nodeSelector": {"kubernetes.io/hostname": self.node.name}}}

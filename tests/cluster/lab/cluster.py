@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from lab import processes
-from lab.controlplane import kubectl, start_control_plane
+from lab.controlplane import API_SERVER, helm, kubectl, kubectl_command, start_api_server, start_control_plane
 from lab.disk import disk_recipe, make_disk
 from lab.errors import LabError, NotBuiltError
-from lab.host import exclusive, phase, say, wait_until, write_whole
+from lab.host import exclusive, phase, run, say, wait_until, write_whole
 from lab.images import base_image, build_image, busybox_archive
 from lab.kernel import fetch_kernel, make_initrd
 from lab.network import inside, make_network, remove_network
@@ -23,7 +23,7 @@ from lab.processes import running
 from lab.programs import build_programs
 from lab.setup import check_machine, install_packages
 
-CONTROL_PLANE: Final = ("etcd", "apiserver", "controllers", "scheduler")
+CONTROL_PLANE: Final = ("etcd", API_SERVER, "controllers", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,14 @@ class Lab:
         """Runs kubectl as the administrator."""
         return kubectl(self.paths, *arguments, text=text, timeout=timeout)
 
+    def kubectl_command(self, *arguments: str) -> list[str]:
+        """The words of the same, for a kubectl that watches: who starts it ends it."""
+        return kubectl_command(self.paths, *arguments)
+
+    def helm(self, *arguments: str, timeout: float = 60) -> str:
+        """Runs helm as the administrator."""
+        return helm(self.paths, *arguments, timeout=timeout)
+
     def sh(self, node: str, line: str, timeout: float = 60) -> str:
         """Runs a line in a node's root shell."""
         return node_shell(self.paths, node, line, timeout)
@@ -110,16 +118,36 @@ class Lab:
             if node not in self.nodes():
                 raise LabError(f"there is no node {node}: {', '.join(self.nodes()) or 'none'} was started")
             processes.stop(self.paths, [node])
-            machine = Machine(**json.loads(self._machine_file.read_text()))
-            start_node(self.paths, node, machine, fresh_disk=False)
+            start_node(self.paths, node, self._machine(), fresh_disk=False)
+
+    def stop_api_server(self) -> None:
+        """Ends the API server: its clients find nobody at its address."""
+        with exclusive(self._lock):
+            processes.stop(self.paths, [API_SERVER])
+
+    def start_api_server(self) -> None:
+        """Starts the API server again, on the etcd that went on; returns when it serves."""
+        with exclusive(self._lock):
+            start_api_server(self.paths, self._machine().feature_gates, again=True)
 
     def run(self, command: Sequence[str]) -> int:
         """Runs a command in the lab's network with KUBECONFIG set and the lab's programs on PATH."""
         if not self.paths.kubeconfig.exists():
             raise NotBuiltError("the lab is not built: run `python -m lab build`")
-        path = f"{self.paths.bin}:{os.environ['PATH']}"
-        env = {**os.environ, "KUBECONFIG": str(self.paths.kubeconfig), "PATH": path}
-        return subprocess.run(inside(self.paths, *command), env=env, check=False).returncode
+        environment = {**os.environ, **self._environment(self.paths.kubeconfig)}
+        return subprocess.run(inside(self.paths, *command), env=environment, check=False).returncode
+
+    def script(self, lines: str, directory: Path, kubeconfig: Path) -> str:
+        """What the lines of a shell print, in the lab's network, as a person with the lab's programs types them."""
+        environment = (f"{name}={value}" for name, value in self._environment(kubeconfig).items())
+        words = ("env", f"--chdir={directory}", *environment, "bash", "-euc", lines)
+        return run(*inside(self.paths, *words), timeout=300)
+
+    def _environment(self, kubeconfig: Path) -> dict[str, str]:
+        return {"KUBECONFIG": str(kubeconfig), "PATH": f"{self.paths.bin}:{os.environ['PATH']}"}
+
+    def _machine(self) -> Machine:
+        return Machine(**json.loads(self._machine_file.read_text()))
 
     def _ready_nodes(self) -> int:
         condition = "{.items[*].status.conditions[?(@.type=='Ready')].status}"

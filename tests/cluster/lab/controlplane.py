@@ -11,22 +11,32 @@ from lab.pki import HOST_ADDRESS, component_kubeconfig
 from lab.processes import spawn
 
 ETCD: Final = "http://127.0.0.1:2379"
+API_SERVER: Final = "apiserver"  # the process's name in this lab
 
 
 def start_control_plane(paths: Paths, feature_gates: str) -> None:
     """Starts everything on an empty etcd."""
-    gates = ("--feature-gates", feature_gates) if feature_gates else ()
+    gates = _gates(feature_gates)
     _start_etcd(paths)
-    _start_api_server(paths, gates)
-    wait_until("the API server", lambda: _answers(paths), 90, look=f"{paths.logs}/apiserver.log")
+    start_api_server(paths, feature_gates)
     _start_controllers(paths, gates)
     spawn(paths, "scheduler", paths.bin / "kube-scheduler", *_component(paths, "scheduler"), *gates)
 
 
+def kubectl_command(paths: Paths, *arguments: Argument) -> list[str]:
+    """The words of kubectl as the administrator, for one who starts it by himself."""
+    return inside(paths, paths.bin / "kubectl", "--kubeconfig", paths.kubeconfig, *arguments)
+
+
 def kubectl(paths: Paths, *arguments: Argument, text: str | None = None, timeout: float = 60) -> str:
     """Runs kubectl as the administrator."""
-    command = inside(paths, paths.bin / "kubectl", "--kubeconfig", paths.kubeconfig, *arguments)
-    return run(*command, text=text, timeout=timeout)
+    return run(*kubectl_command(paths, *arguments), text=text, timeout=timeout)
+
+
+def helm(paths: Paths, *arguments: Argument, timeout: float = 60) -> str:
+    """Runs helm as the administrator."""
+    command = inside(paths, paths.bin / "helm", "--kubeconfig", paths.kubeconfig, *arguments)
+    return run(*command, timeout=timeout)
 
 
 def _answers(paths: Paths) -> bool:
@@ -50,7 +60,8 @@ def _start_etcd(paths: Paths) -> None:
     spawn(paths, "etcd", paths.bin / "etcd", "--data-dir", data, *urls, "--unsafe-no-fsync")
 
 
-def _start_api_server(paths: Paths, gates: tuple[str, ...]) -> None:
+def start_api_server(paths: Paths, feature_gates: str, *, again: bool = False) -> None:
+    """Starts it on the etcd that runs, and waits until it serves."""
     pki = paths.pki
     options: dict[str, Argument] = {
         "--etcd-servers": ETCD,
@@ -72,7 +83,13 @@ def _start_api_server(paths: Paths, gates: tuple[str, ...]) -> None:
         "--kubelet-preferred-address-types": "InternalIP",
     }
     words = [word for option in options.items() for word in option]
-    spawn(paths, "apiserver", paths.bin / "kube-apiserver", *words, "--allow-privileged", *gates)
+    command = (paths.bin / "kube-apiserver", *words, "--allow-privileged", *_gates(feature_gates))
+    spawn(paths, API_SERVER, *command, keep_log=again)
+    wait_until("the API server", lambda: _answers(paths), 90, look=f"{paths.logs}/{API_SERVER}.log")
+
+
+def _gates(feature_gates: str) -> tuple[str, ...]:
+    return ("--feature-gates", feature_gates) if feature_gates else ()
 
 
 def _start_controllers(paths: Paths, gates: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ FILES: Final = Path(__file__).parent / "files"
 
 _FOLDERS: Final = (
     *("bin", "sbin", "usr/bin", "usr/sbin", "lib/modules", "root", "opt/cni/bin"),
-    *("etc/cni/net.d", "etc/containerd", "etc/kubernetes", "etc/ssl/certs"),
+    *("etc/cni/net.d", "etc/containerd", "etc/kubernetes/manifests", "etc/ssl/certs"),
     *("dev", "proc", "sys", "run", "tmp", "var/lib", "var/log"),
 )
 _PROGRAMS: Final = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc")
@@ -57,6 +57,7 @@ _KUBELET: Final = {
     "evictionHard": {"memory.available": "50Mi"},
     "imageGCHighThresholdPercent": 100,  # nothing could pull a collected image again
     "resolvConf": "",
+    "staticPodPath": "/etc/kubernetes/manifests",
     "nodeStatusUpdateFrequency": "5s",
 }
 

@@ -45,13 +45,13 @@ def identify(pid: int) -> Identity | None:
     return Identity(pid, parse_start(stat))
 
 
-def spawn(paths: Paths, name: str, *command: Argument) -> None:
+def spawn(paths: Paths, name: str, *command: Argument, keep_log: bool = False) -> None:
     """Starts a program in the lab's network that outlives this process; its output goes to the lab's logs."""
     if running(paths, name):
         raise LabError(f"{name} runs already: run `python -m lab down` first")
     paths.logs.mkdir(parents=True, exist_ok=True)
     words = inside(paths, *command)
-    with (paths.logs / f"{name}.log").open("wb") as log, Path(os.devnull).open("rb") as nothing:
+    with (paths.logs / f"{name}.log").open("ab" if keep_log else "wb") as log, Path(os.devnull).open("rb") as nothing:
         outputs = [(os.POSIX_SPAWN_DUP2, log.fileno(), number) for number in (1, 2)]
         files = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), *outputs]
         # not Popen, which expects its maker to wait for the process

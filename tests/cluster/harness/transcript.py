@@ -1,0 +1,35 @@
+"""A console session in a document, as commands and what they print."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_AGE: Final = re.compile(r"\b(\d+[dhms])+$", re.MULTILINE)
+# what generateName appends, and the hash of a node's slices before it
+_SUFFIX: Final = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command, and what it printed when the document was written."""
+
+    command: str
+    printed: str
+
+
+def steps(document: Path) -> Iterator[Step]:
+    """The commands of all console blocks, in their order. One begins after `$ ` and goes on after a backslash."""
+    for block in _BLOCK.findall(document.read_text()):
+        for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = session.splitlines()
+            length = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\"))
+            yield Step("\n".join(lines[:length]), "\n".join(lines[length:]))
+
+
+def comparable(printed: str) -> list[str]:
+    """Lines without what differs each time: ages, random names, the width of columns."""
+    named = _SUFFIX.sub("-xxxxx", _AGE.sub("AGE", printed.rstrip()))
+    return [" ".join(line.split()) for line in named.splitlines() if line.strip()]

@@ -1,0 +1,117 @@
+"""The API server or the operator is away for a while: the nodes go on by themselves, and all is right afterwards."""
+
+import json
+import shlex
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from harness.cluster import Cluster
+from harness.driver_call import prepare
+from harness.holding import Held, agent_restarted, claims_come_and_go, hold
+from harness.manifests import Object, pod
+from harness.node import MANIFESTS, Node
+from harness.waiting import eventually
+from harness.watching import recorded
+from harness.workspace import Workspace
+
+from dracpu_api.cpuset import CpuSet
+
+OUTAGE_SECONDS: Final = 120.0
+
+
+@pytest.fixture
+def held(workspace: Workspace) -> Held:
+    """A claim for two CPUs that runs beside a pod without a claim."""
+    return hold(workspace)
+
+
+@pytest.fixture
+def manifest(node: Node, workspace: Workspace) -> Iterator[str]:
+    """The manifest of a pod that the kubelet can start by itself; nobody has given it to the kubelet yet."""
+    made = pod("static")
+    made["metadata"]["namespace"] = workspace.namespace
+    yield json.dumps(made)
+    node.sh(f"rm -f {MANIFESTS}/static.json")
+
+
+def test_two_minutes_without_an_api_server(
+    cluster: Cluster, node: Node, workspace: Workspace, held: Held, manifest: str
+) -> None:
+    def started_on(pod: str, instance: int) -> CpuSet:
+        return eventually(lambda: workspace.cpus_at_first(pod, instance))
+
+    claim = workspace.claim("two")
+    answer = prepare(node, claim)
+    (agent,) = node.agent_pod()["status"]["containerStatuses"]
+    (operator,) = cluster.operator_pod()["status"]["containerStatuses"]
+
+    with cluster.without_api_server():
+        end = time.monotonic() + OUTAGE_SECONDS
+        assert prepare(node, claim) == answer
+
+        # a claim's container ends and starts again, and a pod without a claim is new
+        node.kill_container(held.exclusive)
+        node.sh(f"echo {shlex.quote(manifest)} > {MANIFESTS}/static.json")
+        assert started_on("exclusive", 1) == held.cpus
+        assert started_on(f"static-{node.name}", 0) == held.shared
+
+        # the agent itself starts again, with nobody to ask what it has given to whom
+        node.kill_container(agent["containerID"])
+        assert eventually(lambda: prepare(node, claim), within=90) == answer
+        node.kill_container(node.running_container("main", "exclusive"))
+        node.kill_container(held.beside)
+        assert started_on("exclusive", 2) == held.cpus
+        assert started_on("beside", 1) == held.shared
+        time.sleep(max(0.0, end - time.monotonic()))
+
+    def converged() -> None:
+        cluster.assert_ready()
+        agent_restarted(node, agent["restartCount"] + 1)
+        for name in ("exclusive", "beside", f"static-{node.name}"):
+            assert workspace.container_status(name)["ready"]
+
+    eventually(converged, within=120)
+    assert cluster.operator_pod()["status"]["containerStatuses"][0]["restartCount"] == operator["restartCount"]
+    claims_come_and_go(held.renewed())
+
+
+def test_a_killed_operator_goes_on_with_its_rollout(editable: Cluster) -> None:
+    (before,) = editable.operator_pod()["status"]["containerStatuses"]
+    former = {node.name: revision_given(node.cpu_node()) for node in editable.nodes}
+
+    def changed() -> list[str]:
+        return [node.name for node in editable.nodes if revision_given(node.cpu_node()) != former[node.name]]
+
+    def one_changed() -> str:
+        names = changed()
+        assert len(names) == 1, f"the nodes {names} have other settings"
+        return names[0]
+
+    with recorded(editable.kubectl, "cpunodes") as recording:
+        editable.edit(groupBy="socket", rollout={"maxUnavailable": 1, "settleSeconds": 5})
+        first = eventually(one_changed)
+        editable.kill_operator()
+        assert changed() == [first]
+
+        def finished() -> None:
+            (now,) = editable.operator_pod()["status"]["containerStatuses"]
+            assert now["restartCount"] == before["restartCount"] + 1
+            editable.assert_ready()
+
+        eventually(finished, within=180)
+        assert sorted(changed()) == sorted(former)
+        for state in recording.states():
+            assert sum(map(is_unavailable, state.values())) <= 1
+
+
+def revision_given(cpu_node: Object) -> str:
+    """The revision that the operator has given to a node."""
+    return str(cpu_node["spec"]["revision"])
+
+
+def is_unavailable(cpu_node: Object) -> bool:
+    """True while a node is changing or has failed: what maxUnavailable counts."""
+    status = cpu_node["status"]
+    return status["phase"] in {"Settling", "Failed"} or status["appliedRevision"] != revision_given(cpu_node)

@@ -1,0 +1,39 @@
+"""The README's quick start is a session on this cluster: each command prints what it says there."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness.cluster import Cluster
+from harness.release import CHART, PROJECT
+from harness.transcript import comparable, steps
+from harness.workspace import Workspace
+from lab.images import BUSYBOX_IMAGE
+
+STEPS = list(steps(PROJECT / "README.md"))
+INSTALLING = [step for step in STEPS if step.command.startswith("helm ")]
+
+
+@pytest.fixture
+def console(editable: Cluster, workspace: Workspace, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """A shell after the installation. Its node has the example's image, and the example runs there and nowhere else."""
+    editable.node.sh(f"ctr --namespace k8s.io images tag --force {BUSYBOX_IMAGE} docker.io/library/busybox:1.37")
+    editable.configure()
+    lab, kubeconfig = editable.lab, tmp_path / "kubeconfig"
+    kubeconfig.write_bytes(lab.paths.kubeconfig.read_bytes())
+    lab.script(f"kubectl config set-context --current --namespace={workspace.namespace}", PROJECT, kubeconfig)
+    others = [node.name for node in editable.nodes if node != editable.node]
+    editable.kubectl.run("cordon", *others)
+    yield lambda command: lab.script(command, PROJECT, kubeconfig)
+    editable.kubectl.run("uncordon", *others)
+
+
+def test_the_session_in_the_readme_prints_what_it_says(console: Callable[[str], str]) -> None:
+    for step in STEPS:
+        if step not in INSTALLING:
+            assert comparable(console(step.command)) == comparable(step.printed), step.command
+
+
+def test_the_readme_installs_the_chart_of_this_project() -> None:
+    (step,) = INSTALLING
+    assert f" {CHART.relative_to(PROJECT)} " in step.command
