@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +26,8 @@ QUICK: Final = Pace(
     retry_cap=0.05,
     writers=4,
 )
+# claims are listed for a change alone, and not again while nodes change: only then it gets quiet
+NEVER_LISTING: Final = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)
 
 
 class RunningOperator:

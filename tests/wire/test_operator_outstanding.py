@@ -4,7 +4,6 @@ The agents are away: each test says itself what a node's agent reports, and when
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from fake_agents import FakeAgents
 from fake_api import FakeApi
 from fake_api_store import JsonObject
 from operator_world import World
-from running_operator import QUICK
+from running_operator import NEVER_LISTING
 
 NUMA, CPU = "cpudevnuma000", "cpudev003"
-NEVER_LISTING = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)  # but for a change
 
 
 class Switching(World):
