@@ -68,4 +68,6 @@ def test_pods_come_back_on_their_cpus_after_a_reboot_of_the_node(node: Node, wor
 
     eventually(came_back, within=240)
     assert workspace.cpus_at_start("exclusive") == held.cpus
-    claims_come_and_go(held.renewed())
+    # the pulled plug may leave the runtime with a container of the claim that was created and, as far as its disk
+    # knows, never started: the claim lingers until the kubelet collects that one, once a minute
+    claims_come_and_go(held.renewed(), within=150)
