@@ -23,7 +23,7 @@ from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, 
 from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
 from dracpu_agent.topology.model import Topology
 from dracpu_api import names
-from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.cpuset import EMPTY, CpuSet, union_by_name
 from dracpu_api.settings import CpuNodeSpec, Settings
 
 
@@ -79,24 +79,24 @@ class NodeState:
     def configure(self, spec: CpuNodeSpec) -> None:
         """Applies settings, or raises and stays on the former ones. Other devices than those that are published appear
         when the node has `settled`."""
-        reserved = self._reserved_under(spec.settings)
-        self._check_reserved(reserved)
-        if spec.settings.expose_pcie_roots:
-            raise SettingsRefusedError("exposePCIeRoots is not supported by this agent: set it to false")
-        if spec.settings.node_allocatable:
-            raise SettingsRefusedError("nodeAllocatable is not supported by this agent: set it to false")
-        published = self._former or (self.spec.settings if self.spec else None)
-        others = published is not None and published.representation != spec.settings.representation
-        self._former = published if others and spec.settle_seconds else None
-        self.spec = spec
-        self._changed()
+        self._apply(spec, self._former or (self.spec.settings if self.spec else None))
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Goes on with an earlier agent's settings where it was with them; raises like `configure`."""
         if checkpoint.spec is not None:
-            self._former = checkpoint.former
             self._earmarks.restore(checkpoint.earmarks)
-            self.configure(checkpoint.spec)
+            self._apply(checkpoint.spec, checkpoint.former)
+
+    def _apply(self, spec: CpuNodeSpec, published: Settings | None) -> None:
+        self._check_reserved(self._reserved_under(spec.settings))
+        if spec.settings.expose_pcie_roots:
+            raise SettingsRefusedError("exposePCIeRoots is not supported by this agent: set it to false")
+        if spec.settings.node_allocatable:
+            raise SettingsRefusedError("nodeAllocatable is not supported by this agent: set it to false")
+        others = published is not None and published.representation != spec.settings.representation
+        self._former = published if others and spec.settle_seconds else None
+        self.spec = spec
+        self._changed()
 
     def settled(self) -> None:
         """The former devices have been closed to new claims for long enough: the others replace them."""
@@ -115,9 +115,7 @@ class NodeState:
             return ()
         settings = self._former or self.spec.settings
         taints = (*self.taints, Taint(names.TAINT_SETTLING)) if self.settling else self.taints
-        held = self._ledger.held_by_device()
-        for device, cpus in self._earmarks.by_device().items():
-            held[device] = held.get(device, EMPTY) | cpus
+        held = union_by_name([*self._ledger.shares(), *self._earmarks.shares()])
         return publish(self.topology, Offer(settings, self._reserved_under(settings), held, taints))
 
     def draining(self) -> tuple[ClaimRef, ...]:

@@ -123,6 +123,14 @@ def union(sets: Iterable[CpuSet]) -> CpuSet:
     return CpuSet.of_mask(mask)
 
 
+def union_by_name(named: Iterable[tuple[str, CpuSet]]) -> dict[str, CpuSet]:
+    """For each name, all CPUs of the sets that stand under it."""
+    found: dict[str, CpuSet] = {}
+    for name, cpus in named:
+        found[name] = found.get(name, EMPTY) | cpus
+    return found
+
+
 def _parse_range(part: str, text: str) -> int:
     first, dash, last = part.strip().partition("-")
     numbers = (first, last) if dash else (first, first)

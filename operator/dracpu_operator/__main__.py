@@ -26,7 +26,7 @@ def main() -> None:
 
 def _run(parsed: Namespace) -> None:
     from dracpu_operator import logging  # noqa: PLC0415 - the other commands need neither kopf nor a client
-    from dracpu_operator.app import run  # noqa: PLC0415
+    from dracpu_operator.app import run  # noqa: PLC0415 - likewise
 
     chosen = options.run_options(parsed)
     logging.configure(chosen.log_format, chosen.log_level)
@@ -38,7 +38,7 @@ def _crds(_: Namespace) -> None:
 
 
 def _default_config(parsed: Namespace) -> None:
-    from dracpu_operator import hooks  # noqa: PLC0415
+    from dracpu_operator import hooks  # noqa: PLC0415 - crds and validate need no client
 
     try:
         manifest = read_manifest(_text(parsed.file))
@@ -48,7 +48,7 @@ def _default_config(parsed: Namespace) -> None:
 
 
 def _uninstall_check(parsed: Namespace) -> None:
-    from dracpu_operator import hooks  # noqa: PLC0415
+    from dracpu_operator import hooks  # noqa: PLC0415 - crds and validate need no client
 
     holders = asyncio.run(hooks.uninstall_check(options.kubeconfig_option(parsed)))
     for holder in holders:

@@ -17,7 +17,7 @@ async def load(kubeconfig: Path | None) -> Configuration:
     configuration = Configuration()
     try:
         if kubeconfig is None:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client has no types
         else:
             await config.load_kube_config(
                 config_file=str(kubeconfig), client_configuration=configuration, persist_config=False

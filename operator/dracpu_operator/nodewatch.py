@@ -17,6 +17,14 @@ from dracpu_operator.pace import Backoff, Pace
 log = structlog.get_logger()
 
 
+async def relist_nodes(fleet: Fleet, cluster: Cluster) -> str:
+    """Puts right which Nodes there are; returns the version that a watch goes on from."""
+    known = list(fleet.nodes.values())
+    listed, version = await cluster.snapshot(NODES)
+    fleet.recheck_nodes(known, listed)
+    return version
+
+
 class NodeWatch:
     """Lists once, then goes on from there; lists again when the history that it needs is gone."""
 
@@ -33,7 +41,7 @@ class NodeWatch:
         while True:
             try:
                 if not self._version:
-                    await self._list()
+                    self._version = await relist_nodes(self._fleet, self._cluster)
                 await self._follow()
             except ApiError as error:
                 if isinstance(error, ExpiredError):
@@ -46,11 +54,6 @@ class NodeWatch:
                 problem = ""
                 backoff.reset()
                 await asyncio.sleep(self._pace.debounce)  # were it to end at once, again and again
-
-    async def _list(self) -> None:
-        known = list(self._fleet.nodes.values())
-        listed, self._version = await self._cluster.snapshot(NODES)
-        self._fleet.recheck_nodes(known, listed)
 
     async def _follow(self) -> None:
         async for event in self._cluster.watch(NODES, self._version):

@@ -17,6 +17,7 @@ from dracpu_operator.fleet import Fleet
 from dracpu_operator.following import Following
 from dracpu_operator.metrics import Metrics, Request
 from dracpu_operator.model import CpuNode
+from dracpu_operator.nodewatch import relist_nodes
 from dracpu_operator.outstanding import AllocatedClaims, ClaimsByNode
 from dracpu_operator.pace import Backoff, Pace
 from dracpu_operator.plan import Plan, make_plan, respec, spec_of
@@ -111,7 +112,7 @@ class Reconciler:
         await self._writer.run([self._writer.read_again(name) for name in sorted(fleet.unsure)])
         plan = self._plan()
         if any(one.current is None and not self._is_fresh(one.node.name) for one in plan.changes):
-            await self._recheck_nodes()
+            await relist_nodes(fleet, self._cluster)
             plan = self._plan()
         try:
             await self._write(plan)
@@ -162,11 +163,6 @@ class Reconciler:
         cpu_nodes = list(fleet.cpu_nodes.values())
         fleet.recheck_cpu_nodes(cpu_nodes, [raw async for raw in cluster.items(CPU_NODES, metadata_only=True)])
         self._recheck_at = _now() + self._pace.recheck
-
-    async def _recheck_nodes(self) -> None:
-        known = list(self._fleet.nodes.values())
-        listed = [raw async for raw in self._cluster.items(NODES, metadata_only=True)]
-        self._fleet.recheck_nodes(known, listed)
 
     def _is_fresh(self, node: str) -> bool:
         return self._fleet.seconds_since_seen(node) <= self._pace.node_is_fresh

@@ -137,7 +137,8 @@ def is_urgent(status: Json, before: Json) -> bool:
     """True when somebody waits for this change; other changes are gathered."""
     if status.get("observedGeneration") != before.get("observedGeneration"):
         return True
-    return any(_spoken(one) != _spoken(_by_type(before).get(kind)) for kind, one in _by_type(status).items())
+    told = _by_type(before)
+    return any(_spoken(one) != _spoken(told.get(kind)) for kind, one in _by_type(status).items())
 
 
 @dataclass(frozen=True, slots=True)

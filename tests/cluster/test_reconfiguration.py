@@ -91,9 +91,9 @@ def agent_container(node: Node) -> str:
 
 def test_the_mode_changes_there_and_back_twice_under_a_held_claim(scene: Scene) -> None:
     rest = ALL - scene.held.cpus
-    for once_more in (True, False):
+    for first in (True, False):
         scene.change(individual_offer(rest), mode="individual")
-        if once_more:
+        if first:
             scene.rest_goes_to_another(devices(len(rest)))
         scene.change(grouped_offer("cpudevnuma", ALL, EMPTY))  # the scheduler counts the held share itself
 
@@ -110,9 +110,9 @@ def test_the_mode_changes_there_and_back_twice_under_a_held_claim(scene: Scene) 
 def test_the_grouping_changes_there_and_back_twice_under_a_held_claim(scene: Scene) -> None:
     held = scene.held.cpus
     by_socket = grouped_offer("cpudevsocket", ALL, held)
-    for once_more in (True, False):
+    for first in (True, False):
         scene.change(by_socket, groupBy="socket")
-        if once_more:
+        if first:
             scene.rest_goes_to_another(cpus(max(size or 0 for size in by_socket.values())))
         scene.change(grouped_offer("cpudevnuma", ALL, EMPTY))
     scene.change({"cpudevmachine": len(ALL - held)}, groupBy="machine")

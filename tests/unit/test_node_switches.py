@@ -2,6 +2,7 @@
 
 import pytest
 from nodes import (
+    NODE,
     SAFE_RUNTIME,
     claim_object,
     machine,
@@ -19,7 +20,8 @@ from nodes import (
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.request import read_request
 from dracpu_agent.devices.model import Taint
-from dracpu_agent.errors import ClaimError
+from dracpu_agent.errors import ClaimError, SettingsRefusedError
+from dracpu_agent.node import NodeState
 from dracpu_api.settings import Allocation, GroupBy, Mode
 
 NUMA0, NUMA1, SOCKET0, MACHINE = "cpudevnuma000", "cpudevnuma001", "cpudevsocket000", "cpudevmachine"
@@ -62,6 +64,16 @@ def test_a_restarted_agent_goes_on_settling():
     again = restarted(state)
     assert again.settling
     assert again.devices() == state.devices()
+
+
+def test_a_restarted_agent_whose_machine_has_changed_meanwhile_does_not_settle():
+    state = node(machine(sockets=2, cores=4))
+    state.configure(spec(Mode.INDIVIDUAL, reserved="12", settle_seconds=10))
+    smaller = NodeState(NODE, machine())
+    with pytest.raises(SettingsRefusedError, match="CPU 12"):
+        smaller.resume(state.checkpoint())
+    assert not smaller.settling
+    assert smaller.devices() == ()
 
 
 def test_a_node_that_is_told_to_stay_as_it_is_after_all_does_not_settle():

@@ -7,7 +7,7 @@ there is no other choice for these. Where an earmark lies decides which device o
 long as its claim waits.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.choose import Ask, choose
@@ -16,7 +16,7 @@ from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.devices.publish import grouping_of, resolve
 from dracpu_agent.topology.model import Topology
-from dracpu_api.cpuset import EMPTY, CpuSet, union
+from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
 from dracpu_api.settings import Allocation, GroupBy, OutstandingClaim, Settings
 
 Places = Mapping[str, Mapping[str, CpuSet]]  # claim UID -> device -> CPUs
@@ -56,13 +56,10 @@ class Earmarks:
         """The CPUs kept for every other claim."""
         return union(cpus for other in self._waiting - {uid} for cpus in self._places[other].values())
 
-    def by_device(self) -> dict[str, CpuSet]:
-        """Device name -> CPUs kept for shares of it."""
-        kept: dict[str, CpuSet] = {}
+    def shares(self) -> Iterator[tuple[str, CpuSet]]:
+        """Each device name with CPUs kept for a share of it."""
         for uid in self._waiting:
-            for device, cpus in self._places[uid].items():
-                kept[device] = kept.get(device, EMPTY) | cpus
-        return kept
+            yield from self._places[uid].items()
 
     def update(
         self,
@@ -80,7 +77,7 @@ class Earmarks:
         wants: list[_Want] = []
         for claim in outstanding:
             if claim.uid in held:
-                self._places[claim.uid] = _by_device(held[claim.uid])
+                self._places[claim.uid] = union_by_name((grant.device, grant.cpus) for grant in held[claim.uid].grants)
             else:
                 self._places[claim.uid] = {}
                 wants += self._wants(claim)
@@ -113,13 +110,6 @@ class Earmarks:
             return choose(self._machine, want.group, free, Ask(amount, settings.allocation), group_by)
         except AllocationError:  # whole cores cannot be had any more
             return choose(self._machine, want.group, free, Ask(amount, Allocation()), group_by)
-
-
-def _by_device(claim: HeldClaim) -> dict[str, CpuSet]:
-    places: dict[str, CpuSet] = {}
-    for grant in claim.grants:
-        places[grant.device] = places.get(grant.device, EMPTY) | grant.cpus
-    return places
 
 
 def _stays(want: _Want, former: Places, available: CpuSet) -> bool:

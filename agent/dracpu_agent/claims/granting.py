@@ -8,7 +8,7 @@ from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.earmarks import Earmarks
 from dracpu_agent.claims.model import CpuGrant
 from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
-from dracpu_agent.devices.publish import grouping_of, is_shared, resolve
+from dracpu_agent.devices.publish import grouping_of, resolve
 from dracpu_agent.topology.model import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, GroupBy
@@ -44,7 +44,8 @@ class Granting:
             raise ClaimRefusedError(
                 f"claim {request.ref}, request {ask.request}: node {self.node_name} has no device {ask.device}"
             )
-        if ask.amount is None and is_shared(self.topology, ask.device):
+        group_by = grouping_of(self.topology, ask.device)
+        if ask.amount is None and group_by is not None:
             raise ClaimRefusedError(
                 f"claim {request.ref}, request {ask.request}: device {ask.device} was given without a number of CPUs; "
                 "the cluster needs the feature gate DRAConsumableCapacity"
@@ -53,15 +54,15 @@ class Granting:
             wanted = Ask(len(group), Allocation(), explicit=ask.parameters.cpuset or group)
         else:
             wanted = Ask(ask.amount, ask.parameters.applied_to(self.allocation), explicit=ask.parameters.cpuset)
-        cpus = self._pick(request.ref.uid, ask.device, group, wanted, taken)
+        free = self.topology.online - self.reserved - self.held - self.earmarks.of_others(request.ref.uid) - taken
+        kept = self.earmarks.of(request.ref.uid, ask.device)
+        cpus = self._pick(group, free, kept, wanted, group_by or GroupBy.NUMA_NODE)
         return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
 
-    def _pick(self, uid: str, device: str, group: CpuSet, wanted: Ask, taken: CpuSet) -> CpuSet:
-        free = self.topology.online - self.reserved - self.held - self.earmarks.of_others(uid) - taken
-        group_by = grouping_of(self.topology, device) or GroupBy.NUMA_NODE
-        if kept := free & self.earmarks.of(uid, device):
+    def _pick(self, group: CpuSet, free: CpuSet, kept: CpuSet, wanted: Ask, group_by: GroupBy) -> CpuSet:
+        if kept_and_free := free & kept:
             try:
-                return choose(self.machine, group, kept, wanted, group_by, reserved=self.reserved)
+                return choose(self.machine, group, kept_and_free, wanted, group_by, reserved=self.reserved)
             except AllocationError:  # the claim's own parameters want others: there may be some
                 pass
         return choose(self.machine, group, free, wanted, group_by, reserved=self.reserved)

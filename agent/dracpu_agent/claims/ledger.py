@@ -79,15 +79,12 @@ class Ledger:
         """The claims by UID; read only."""
         return self._claims
 
-    def held_by_device(self) -> dict[str, CpuSet]:
-        """Device name -> CPUs held through it. Those of lingering claims stand under "": the claims are usually
+    def shares(self) -> Iterator[tuple[str, CpuSet]]:
+        """Each device name with CPUs held through it. Those of lingering claims stand under "": the claims are usually
         deallocated, so that the scheduler does not count them any more."""
-        held: dict[str, CpuSet] = {}
         for claim in self._claims.values():
             for grant in claim.grants:
-                device = "" if claim.lingering else grant.device
-                held[device] = held.get(device, EMPTY) | grant.cpus
-        return held
+                yield "" if claim.lingering else grant.device, grant.cpus
 
     def take(self, claim: HeldClaim) -> None:
         """Books a claim that is not in the ledger yet."""

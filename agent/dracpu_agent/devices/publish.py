@@ -33,10 +33,6 @@ def represents(topology: Topology, settings: Settings, device: str) -> bool:
 
 
 def grouping_of(topology: Topology, device: str) -> GroupBy | None:
-    """The grouping that a device belongs to, whatever the settings are now; None for an individual device."""
+    """The grouping that a device belongs to, whatever the settings are now; None for an individual device, of which
+    claims take all rather than some CPUs."""
     return grouped.grouping_of(topology, device)
-
-
-def is_shared(topology: Topology, device: str) -> bool:
-    """True for a device that claims take some CPUs of, rather than all."""
-    return grouping_of(topology, device) is not None
