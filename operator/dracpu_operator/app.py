@@ -26,6 +26,7 @@ from dracpu_operator.reconcile import Reconciler
 
 log = structlog.get_logger()
 
+_INSIST_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = (1, 1, 2, 3, 5, 8, 13)
 
 
@@ -50,6 +51,7 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, pace: P
                 group.create_task(reconciler.run(), name="reconciler"),
                 group.create_task(NodeWatch(fleet, cluster, pace).run(), name="nodes"),
             }
+            insisting = group.create_task(_insist(), name="insisting")
             stopping = group.create_task(stop.wait(), name="stop")
             loading = group.create_task(reconciler.loaded.wait(), name="loading")
             log.info("started", http_port=http.port)
@@ -64,8 +66,10 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, pace: P
             await asyncio.wait(asking)
             if watching is not None:
                 watching.cancel()
+                await asyncio.wait({watching})
             stopping.cancel()
             loading.cancel()
+            insisting.cancel()
     if watching is not None and not watching.cancelled() and (error := watching.result()) is not None:
         raise WatchError(f"watching the API server came to an end: {error}") from error
     log.info("stopped")
@@ -100,6 +104,22 @@ async def _watch(fleet: Fleet, options: RunOptions, instance: str) -> Exception 
     except Exception as error:  # noqa: BLE001 - kopf has no base class of its own for what ends it
         return error
     return None
+
+
+async def _insist() -> None:
+    """Cancels kopf's watches again that are still there a while after they were cancelled.
+
+    kopf 1.45: a cancellation that comes while a watch changes its connection is lost, the watch goes on, and kopf waits
+    for it until it kills the process.
+    """
+    asked: set[asyncio.Task[Any]] = set()
+    while True:
+        await asyncio.sleep(_INSIST_SECONDS)
+        for task in asked:
+            task.cancel()
+        asked = {
+            task for task in asyncio.all_tasks() if task.cancelling() and task.get_name().startswith("watcher for ")
+        }
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
