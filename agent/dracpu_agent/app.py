@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -15,17 +16,19 @@ import structlog
 from dracpu_agent import status
 from dracpu_agent.auditing import Auditor
 from dracpu_agent.cdi.files import CdiDirectory
+from dracpu_agent.claimreader import ApiClaimReader
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.model import ClaimRef
 from dracpu_agent.cluster import access
-from dracpu_agent.cluster.claims import DeviceStatusWriter, get_claim
+from dracpu_agent.cluster.claims import DeviceStatusWriter
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.cpunode import CpuNodeWatch, StatusWriter
-from dracpu_agent.cluster.errors import ApiError, NotFoundError
 from dracpu_agent.cluster.events import Events, Subject
 from dracpu_agent.cluster.slice_controller import SliceController, SlicesState
 from dracpu_agent.document import document_of, gauges_of
-from dracpu_agent.errors import ClaimError, DriverError, NotReadyError, SettingsRefusedError
+from dracpu_agent.errors import DriverError, SettingsRefusedError
+from dracpu_agent.health import health_of
+from dracpu_agent.hotplug import Hotplug, report_incomplete
 from dracpu_agent.kubelet.cpu_manager import CpuManagerStateError, is_static
 from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.kubelet.plugin import KubeletPlugin
@@ -38,14 +41,15 @@ from dracpu_agent.options import RunOptions
 from dracpu_agent.pinning import Pinning
 from dracpu_agent.recovery import recover
 from dracpu_agent.runtime.plugin import NriPlugin
-from dracpu_agent.standing import Standing
+from dracpu_agent.standing import Standing, name_offline
 from dracpu_agent.statefile import StateFile
 from dracpu_agent.status import Condition
+from dracpu_agent.topology import sysfs
 from dracpu_agent.topology.model import Topology
-from dracpu_agent.topology.sysfs import read as read_topology
 from dracpu_agent.transactions import ClaimTransactions
 from dracpu_agent.version import __version__
 from dracpu_api import names
+from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.settings import SettingsError, decode_spec
 
 CPU_MANAGER_SECONDS: Final = 30.0
@@ -54,16 +58,11 @@ GUARD_SECONDS: Final = 1.0
 log = structlog.get_logger("agent")
 
 
-class ClaimMissingError(ClaimError):
-    """The kubelet asks for a claim that the API server does not have."""
-
-
 class Agent:
     """One node's agent, from its start to SIGTERM."""
 
     def __init__(self, options: RunOptions, topology: Topology, api: ApiClient) -> None:
         self._options = options
-        self._api = api
         self._version = __version__
         self._changed = asyncio.Event()
         self._refused_spec: dict[str, Any] | None = None
@@ -74,18 +73,20 @@ class Agent:
         self._state_file = StateFile(options.state_dir, self.node.checkpoint, self._checkpoint_written)
         self._cdi = CdiDirectory(options.cdi_dir)
         self._slices = SliceController(api, names.DRIVER, options.node_name, self._slices_changed)
-        self._status = StatusWriter(api, options.node_name)
+        self._status = StatusWriter(api, options.node_name, interval=options.status_interval)
         self._cpu_node = CpuNodeWatch(api, options.node_name, self._configure, self._status.observe)
         self._device_status = DeviceStatusWriter(api, names.DRIVER)
         self._events = Events(api, options.node_name, "dracpu-agent")
+        self._hotplug = Hotplug(_Sysfs(options), topology, self._replugged, self._machine_read)
         self._pinning = Pinning(self.node, self._learn_consumers, self._pushed)
+        claims = ApiClaimReader(api, options.node_name)
         self._transactions = ClaimTransactions(
-            self.node, self, self._state_file, self._cdi, settle=self._pinning.settle, observer=self
+            self.node, claims, self._state_file, self._cdi, settle=self._pinning.settle, observer=self
         )
         self._nri = NriPlugin(options.nri_socket, self._pinning, answered=self._metrics.hook_answered)
         self._kubelet = KubeletPlugin(names.DRIVER, options.kubelet_root, self._transactions, self, self._registered)
         self._auditor = Auditor(
-            self.node, self.read_if_there, self._transactions.release_if_gone, self._released_by_audit
+            self.node, claims.read_if_there, self._transactions.release_if_gone, self._released_by_audit
         )
         self._http = HttpServer(options.http_address, self, self._metrics)
         self._state_server = StateServer(options.state_dir, lambda: document_of(self.node, self.standing))
@@ -112,6 +113,7 @@ class Agent:
                 "cpu manager": self._watch_cpu_manager(),
                 "slices": self._slices.run(),
                 "cpunode": self._cpu_node.run(),
+                "hotplug": self._hotplug.run(),
                 "status": self._status.run(),
                 "device status": self._device_status.run(),
                 "events": self._events.run(),
@@ -173,6 +175,24 @@ class Agent:
         self._events.emit(subject, "Warning", "SettingsRefused", "Configure", why)
         self._touch()
 
+    def read_machine_again(self) -> None:
+        """Somebody changed it and does not want to wait until that is noticed."""
+        self._hotplug.read_again()
+
+    def _replugged(self, topology: Topology) -> None:
+        """CPUs came or went."""
+        before = self.node.offline()
+        self.node.replug(topology)
+        lost = {uid: cpus for uid, cpus in self.node.offline().items() if not cpus <= before.get(uid, EMPTY)}
+        if lost:
+            note = f"CPUs of claims went offline: {name_offline(self.node, lost)}"
+            log.warning("CPUs of claims went offline", claims=len(lost), cpus=str(union(lost.values())))
+            self._events.emit(Subject.cpu_node(self._options.node_name), "Warning", "CPUsOffline", "Hotplug", note)
+
+    def _machine_read(self, problem: str) -> None:
+        self.standing.machine_problem = problem
+        self._touch()
+
     def _registered(self, registration: RegistrationStatus) -> None:
         """The kubelet has registered the driver, or says why not. It deletes all slices when it starts."""
         self._metrics.set_kubelet_registered(registration.registered)
@@ -202,23 +222,7 @@ class Agent:
     def _pushed(self, applied: bool) -> None:
         self._metrics.pool_pushed("success" if applied else "error")
 
-    # ---- ClaimReader and Observer of the transactions
-
-    async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
-        """The claim object, from the API server."""
-        claim = await self.read_if_there(ref, seconds)
-        if claim is None:
-            raise ClaimMissingError(f"claim {ref} does not exist any more: delete the pod that refers to it")
-        return claim
-
-    async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
-        """The claim object; None when there is none of that name."""
-        try:
-            return await get_claim(self._api, ref.namespace, ref.name, seconds=seconds)
-        except NotFoundError:
-            return None
-        except ApiError as error:
-            raise NotReadyError(f"claim {ref} cannot be read: {error}") from error
+    # ---- Observer of the transactions
 
     async def _learn_consumers(self, uid: str) -> None:
         await self._transactions.learn_consumers(uid)
@@ -255,9 +259,8 @@ class Agent:
         return registered + self.standing.unready(self.node)
 
     def snapshot(self) -> Sequence[DeviceHealth]:
-        """How the devices are; one whose CPUs have gone offline is not well."""
-        pool, online = self.node.node_name, self.node.topology.online
-        return [DeviceHealth(pool, device.name, device.cpus <= online) for device in self.node.devices()]
+        """How the devices are."""
+        return health_of(self.node)
 
     # ---- following
 
@@ -322,15 +325,30 @@ class Agent:
             await asyncio.sleep(CPU_MANAGER_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sysfs:
+    """The machine that the options point to."""
+
+    options: RunOptions
+
+    def online(self) -> CpuSet:
+        return sysfs.read_online(self.options.sysfs_root)
+
+    def topology(self) -> Topology:
+        return sysfs.read(self.options.sysfs_root, self.options.procfs_root)
+
+
 async def run(options: RunOptions) -> None:
-    """Serves this node until SIGTERM or SIGINT."""
-    topology = await asyncio.to_thread(read_topology, options.sysfs_root, options.procfs_root)
-    for cpu, reason in topology.incomplete.items():
-        log.warning("CPU not offered", cpu=cpu, reason=reason)
+    """Serves this node until SIGTERM or SIGINT; SIGHUP has the machine read again."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is an agent: what is read now is new enough
+    topology = await asyncio.to_thread(_Sysfs(options).topology)
+    report_incomplete(topology)
     reach = access.from_kubeconfig(options.kubeconfig) if options.kubeconfig else access.in_cluster()
     async with ApiClient(reach, version=__version__) as api:
-        serving = asyncio.create_task(Agent(options, topology, api).run(), name="agent")
+        agent = Agent(options, topology, api)
+        serving = asyncio.create_task(agent.run(), name="agent")
         loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, agent.read_machine_again)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, serving.cancel)
         try:

@@ -8,7 +8,7 @@ from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import NodeGauges
 from dracpu_agent.standing import Standing
-from dracpu_api.cpuset import union
+from dracpu_api.cpuset import EMPTY, union
 
 
 def document_of(node: NodeState, standing: Standing) -> dict[str, Any]:
@@ -35,10 +35,11 @@ def document_of(node: NodeState, standing: Standing) -> dict[str, Any]:
 
 def document_of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
     """What an agent that does not run held last; of containers and shared CPUs nobody knows then."""
+    named = checkpoint.spec.settings.reserved_cpus if checkpoint.spec else EMPTY
     return {
         "node": checkpoint.node,
         "revision": checkpoint.spec.revision if checkpoint.spec else "",
-        "reserved": str(checkpoint.spec.settings.reserved_cpus) if checkpoint.spec else "",
+        "reserved": str(named | checkpoint.withheld),
         "exclusive": str(union(claim.cpus for claim in checkpoint.claims)),
         "claims": [_claim(claim) for claim in checkpoint.claims],
         "conditions": [],

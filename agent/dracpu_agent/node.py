@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.checkpoint import Checkpoint
+from dracpu_agent.claims.draining import draining
 from dracpu_agent.claims.earmarks import Earmarks
 from dracpu_agent.claims.granting import Granting
 from dracpu_agent.claims.ledger import HeldClaim, Ledger
@@ -16,14 +17,16 @@ from dracpu_agent.claims.model import ClaimRef
 from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest
 from dracpu_agent.devices.model import Device, Taint
 from dracpu_agent.devices.offer import Offer
-from dracpu_agent.devices.publish import publish, represents
+from dracpu_agent.devices.publish import publish
 from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
 from dracpu_agent.placement.board import Board, Division
 from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
+from dracpu_agent.placement.reserve import Reserve
+from dracpu_agent.topology.change import changed
 from dracpu_agent.topology.model import Topology
 from dracpu_api import names
-from dracpu_api.cpuset import EMPTY, CpuSet, union_by_name
+from dracpu_api.cpuset import CpuSet, union, union_by_name
 from dracpu_api.settings import CpuNodeSpec, Settings
 
 
@@ -56,6 +59,7 @@ class NodeState:
         self.taints: tuple[Taint, ...] = ()
         self.revision = 0  # grows with every change of what is held or offered
         self._machine = Machine.of(topology)
+        self._reserve = Reserve.of(topology)
         self._ledger = Ledger()
         self._former: Settings | None = None  # whose devices are published while the node settles
         self._earmarks = Earmarks(topology, self._machine)
@@ -68,8 +72,12 @@ class NodeState:
 
     @property
     def reserved(self) -> CpuSet:
-        """CPUs that are never offered; where nothing is reserved, the lowest core is withheld."""
-        return self._reserved_under(self.spec.settings if self.spec else None)
+        """CPUs that are not offered; where nothing is reserved, the lowest core is withheld."""
+        return self._reserve.under(self._settings)
+
+    @property
+    def _settings(self) -> Settings | None:
+        return self.spec.settings if self.spec else None
 
     @property
     def settling(self) -> bool:
@@ -79,23 +87,24 @@ class NodeState:
     def configure(self, spec: CpuNodeSpec) -> None:
         """Applies settings, or raises and stays on the former ones. Other devices than those that are published appear
         when the node has `settled`."""
-        self._apply(spec, self._former or (self.spec.settings if self.spec else None))
+        self._apply(spec, self._former or self._settings, self._settings)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Goes on with an earlier agent's settings where it was with them; raises like `configure`."""
         if checkpoint.spec is not None:
-            self._earmarks.restore(checkpoint.earmarks)
-            self._apply(checkpoint.spec, checkpoint.former)
+            waiting = {claim.uid for claim in checkpoint.spec.outstanding}.difference(self._ledger.claims)
+            self._earmarks.restore(checkpoint.earmarks, waiting)
+            self._reserve = Reserve.resumed(self.topology, checkpoint.withheld, self._taken())
+            self._apply(checkpoint.spec, checkpoint.former, checkpoint.spec.settings)
 
-    def _apply(self, spec: CpuNodeSpec, published: Settings | None) -> None:
-        self._check_reserved(self._reserved_under(spec.settings))
-        if spec.settings.expose_pcie_roots:
-            raise SettingsRefusedError("exposePCIeRoots is not supported by this agent: set it to false")
+    def _apply(self, spec: CpuNodeSpec, published: Settings | None, in_force: Settings | None) -> None:
+        reserve = self._reserve.going_over(in_force, spec.settings, self._taken())
+        reserve.check(spec.settings, self._ledger.held, former=in_force)
         if spec.settings.node_allocatable:
             raise SettingsRefusedError("nodeAllocatable is not supported by this agent: set it to false")
         others = published is not None and published.representation != spec.settings.representation
         self._former = published if others and spec.settle_seconds else None
-        self.spec = spec
+        self._reserve, self.spec = reserve, spec
         self._changed()
 
     def settled(self) -> None:
@@ -106,7 +115,16 @@ class NodeState:
 
     def deconfigure(self) -> None:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
+        self._reserve = self._reserve.going_over(self._settings, None, self._taken())
         self.spec = self._former = None
+        self._changed()
+
+    def replug(self, found: Topology) -> None:
+        """CPUs came or went. Claims keep theirs: those that are offline wait for them."""
+        topology = changed(self.topology, found)
+        self._reserve = self._reserve.on(topology, self._taken(), self._settings)
+        self.topology, self._machine = topology, Machine.of(topology)
+        self._earmarks.move_to(topology, self._machine)
         self._changed()
 
     def devices(self) -> tuple[Device, ...]:
@@ -116,25 +134,17 @@ class NodeState:
         settings = self._former or self.spec.settings
         taints = (*self.taints, Taint(names.TAINT_SETTLING)) if self.settling else self.taints
         held = union_by_name([*self._ledger.shares(), *self._earmarks.shares()])
-        return publish(self.topology, Offer(settings, self._reserved_under(settings), held, taints))
+        # while the node settles, what is not given any more is not offered either
+        return publish(self.topology, Offer(settings, settings.reserved_cpus | self.reserved, held, taints))
 
     def draining(self) -> tuple[ClaimRef, ...]:
         """Claims that have CPUs through devices of a former representation, which the slices do not show any more."""
-        if self.spec is None:
-            return ()
+        return draining(self.spec, self._ledger.claims) if self.spec else ()
 
-        def is_former(device: str) -> bool:
-            assert self.spec is not None
-            return not represents(self.topology, self.spec.settings, device)
-
-        held = self._ledger.claims
-        keeping = [claim.ref for claim in held.values() if any(is_former(grant.device) for grant in claim.grants)]
-        waiting = [
-            ClaimRef(claim.namespace, claim.name, claim.uid)
-            for claim in self.spec.outstanding
-            if claim.uid not in held and any(is_former(device) for device, _ in claim.devices)
-        ]
-        return (*keeping, *waiting)
+    def offline(self) -> Mapping[str, CpuSet]:
+        """Claims that have CPUs which are not online, by UID, and which ones."""
+        held = {uid: claim.cpus - self.topology.online for uid, claim in self._ledger.claims.items()}
+        return {uid: cpus for uid, cpus in held.items() if cpus}
 
     def taint(self, taints: tuple[Taint, ...]) -> None:
         """Keeps new claims off all devices, or lifts that."""
@@ -308,11 +318,13 @@ class NodeState:
     def checkpoint(self) -> Checkpoint:
         """Everything that must survive a restart."""
         claims = tuple(self._ledger.claims.values())
-        return Checkpoint(self.node_name, self.spec, claims, self._former, self._earmarks.places)
+        places, withheld = self._earmarks.places, self._reserve.withheld_under(self._settings)
+        return Checkpoint(self.node_name, self.spec, claims, self._former, places, withheld)
 
     def adopt(self, claim: HeldClaim) -> None:
         """Books a claim of an earlier agent; raises LedgerError when its CPUs are another's."""
         self._ledger.take(claim)
+        self._reserve = Reserve.of(self.topology, self._taken())
         self._changed()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -351,26 +363,9 @@ class NodeState:
     def _uses_of(self, container: Container) -> frozenset[Use]:
         return uses_of(container, self._evidences, cdi_is_passed=self.runtime.passes_cdi_devices)
 
-    def _reserved_under(self, settings: Settings | None) -> CpuSet:
-        return (settings.reserved_cpus if settings else EMPTY) or self.topology.lowest_core
-
-    def _check_reserved(self, reserved: CpuSet) -> None:
-        online = self.topology.online
-        known = online | self.topology.offline | CpuSet(self.topology.incomplete)
-        if not reserved <= known:
-            raise SettingsRefusedError(
-                f"reservedCPUs names CPU {reserved - known}, which node {self.node_name} does not have: its CPUs are "
-                f'"{known}"'
-            )
-        if online <= reserved:
-            raise SettingsRefusedError(
-                f'reservedCPUs "{reserved}" leaves no CPU of node {self.node_name} ("{online}") to offer'
-            )
-        if (reserved & online) <= self._ledger.held:
-            raise SettingsRefusedError(
-                f'reservedCPUs "{reserved}" leaves nothing to share on node {self.node_name}: containers without '
-                "claims fall back on reserved CPUs, and these are offline or held by claims"
-            )
+    def _taken(self) -> CpuSet:
+        """CPUs that claims have, or that are kept for them."""
+        return union([self._ledger.held, *(cpus for _, cpus in self._earmarks.shares())])
 
     def _divide(self) -> Division:
         online, held, reserved = self.topology.online, self._ledger.held, self.reserved
@@ -380,7 +375,9 @@ class NodeState:
 
     def _changed(self) -> None:
         self.revision += 1
+        self._reserve = self._reserve.replenished(self._settings, self._taken())
         self._earmark()
+        self._reserve = self._reserve.replenished(self._settings, self._taken())  # out of what is kept no more
         self._evidences = Evidences(self._ledger.claims)
         self._division = self._divide()
         self._notify()

@@ -1,15 +1,18 @@
 """The command line: every option is also an environment variable, so that a manifest can set it either way."""
 
 import argparse
+import math
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dracpu_agent.version import __version__
+from dracpu_api import names
+from dracpu_api.settings import Strategy
 
 PREFIX: Final = "DRACPU_"
 
@@ -27,6 +30,7 @@ class RunOptions:
     nri_socket: Path
     state_dir: Path
     http_address: str
+    status_interval: float
     log_format: str
     log_level: str
 
@@ -36,7 +40,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="dracpu-agent",
         description="The node agent of dra-cpu-operator: exclusive, topology-aware CPUs for pods.",
-        epilog=f"Every option --some-name can also be set as {PREFIX}SOME_NAME; the command line wins.",
+        epilog=f"An option whose help names a variable {PREFIX}... can also be set by it; the command line wins.",
     )
     made.add_argument("--version", action="version", version=f"dracpu-agent {__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -49,16 +53,38 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         ("--nri-socket", "/var/run/nri/nri.sock", "the runtime's NRI socket"),
         _STATE_DIR,
         ("--http-address", ":8080", "where /healthz, /readyz and /metrics are served"),
+        ("--status-interval", "5", "seconds between two writes of a status that nobody waits for"),
         ("--log-format", "json", "json or text"),
         ("--log-level", "info", "debug, info, warning or error"),
     )
     topology = _Command(commands, environment, "topology", "print this machine's topology")
-    topology.with_options(*_MACHINE)
+    topology.with_options(*_MACHINE, _STATE_DIR)
+    topology.add("--reserved", metavar="CPUS", help="mark these as reserved; default: what this node's agent reserves")
     topology.with_output()
+    _add_plan(_Command(commands, environment, "plan", "say which CPUs a request would get"))
     state = _Command(commands, environment, "state", "print what the agent of this node holds")
     state.with_options(_STATE_DIR)
     state.with_output()
     return made
+
+
+def _add_plan(plan: "_Command") -> None:
+    plan.describe(
+        "Without --cpus, cases are read from standard input, a JSON object a line, and answered line by line in the "
+        "same order; docs/user/which-cpus.md has their fields. With --cpus, one question is answered as for a claim."
+    )
+    plan.add("--topology", metavar="FILE", help="machines, as `topology -o json` prints them; default: this one")
+    plan.add("--bench", metavar="N", type=_at_least_one, default=0, help='add "ns": the fastest of N calls')
+    plan.with_options(*_MACHINE)
+    plan.add("--cpus", metavar="N", type=int, help="how many CPUs are asked for")
+    plan.add("--machine", metavar="NAME", help="which of the machines in FILE")
+    plan.add("--device", default=names.DEVICE_MACHINE, help="of which device (default: %(default)s, all CPUs)")
+    plan.add("--available", metavar="CPUS", help="what is free; default: all CPUs")
+    plan.add("--reserved", metavar="CPUS", default="", help="what is kept for the system; default: nothing")
+    plan.add("--strategy", choices=tuple(Strategy), default=Strategy.PACKED, help="as in CpuDriverConfig")
+    plan.add("--full-cores", action="store_true", help="only whole physical cores")
+    plan.add("--prefer-uncore", action=argparse.BooleanOptionalAction, default=True, help="align to L3 caches")
+    plan.add("--cpuset", metavar="CPUS", help="the claim names its CPUs itself: exactly these")
 
 
 def run_options(parsed: argparse.Namespace) -> RunOptions:
@@ -73,6 +99,7 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
         nri_socket=Path(parsed.nri_socket),
         state_dir=Path(parsed.state_dir),
         http_address=parsed.http_address,
+        status_interval=parsed.status_interval,
         log_format=parsed.log_format,
         log_level=parsed.log_level,
     )
@@ -89,7 +116,6 @@ _MACHINE: Final[tuple[_Option, ...]] = (
     ("--procfs-root", "/proc", "where procfs is mounted"),
 )
 _STATE_DIR: Final[_Option] = ("--state-dir", "/var/lib/dracpu", "where the agent keeps its state")
-_CHOICES: Final = {"--log-format": ("json", "text"), "--log-level": ("debug", "info", "warning", "error")}
 
 
 def _one_of(choices: Sequence[str], value: str) -> str:
@@ -97,6 +123,29 @@ def _one_of(choices: Sequence[str], value: str) -> str:
     if value not in choices:
         raise argparse.ArgumentTypeError(f"{value!r} is not one of {', '.join(choices)}")
     return value
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number of seconds")
+    return seconds
+
+
+def _at_least_one(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 on")
+    return int(value)
+
+
+_TYPES: Final[Mapping[str, Callable[[str], object]]] = {
+    "--log-format": partial(_one_of, ("json", "text")),
+    "--log-level": partial(_one_of, ("debug", "info", "warning", "error")),
+    "--status-interval": _seconds,
+}
 
 
 class _Command:
@@ -108,7 +157,7 @@ class _Command:
         summary: str,
     ) -> None:
         self._environment = environment
-        self._parser = commands.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        self._parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
 
     def with_options(self, *options: _Option) -> None:
         for name, default, summary in options:
@@ -116,9 +165,16 @@ class _Command:
             self._parser.add_argument(
                 name,
                 default=self._environment.get(variable) or default,
-                type=partial(_one_of, _CHOICES[name]) if name in _CHOICES else str,
+                type=_TYPES.get(name, str),
                 help=f"{summary} [{variable}; default: {default or 'none'}]",
             )
+
+    def describe(self, more: str) -> None:
+        self._parser.description = f"{self._parser.description} {more}"
+
+    def add(self, name: str, **settings: Any) -> None:
+        """An option of one call rather than of the node: no variable stands for it."""
+        self._parser.add_argument(name, **settings)
 
     def with_output(self) -> None:
         self._parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="table or json")

@@ -3,7 +3,7 @@
 Adapters report here what happened; what it means is worked out from the record alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,9 +12,10 @@ from dracpu_agent.devices.model import Taint
 from dracpu_agent.node import NodeState
 from dracpu_agent.status import Condition
 from dracpu_api import names
+from dracpu_api.cpuset import CpuSet
 
 PATIENCE_SECONDS: Final = 10.0  # a restarting runtime is not worth a taint
-CLAIMS_NAMED: Final = 3
+NAMED: Final = 3  # claims or CPUs in a message
 
 _STATIC: Final = (
     "the kubelet's CPU manager has the policy static, which overrides every pinning: "
@@ -42,13 +43,14 @@ class Standing:
     applied_revision: str = ""  # the revision whose devices stand at the API server
     state_problem: str = ""  # why the checkpoint cannot be written
     state_damage: str = ""  # what was wrong with it at start
+    machine_problem: str = ""  # why the machine cannot be read
     static_cpu_manager: bool = False
     unready_since: float | None = None
     settling_since: float | None = None
 
     def conditions(self, node: NodeState) -> tuple[Condition, ...]:
         """The conditions of the CpuNode's status."""
-        return (self._config(node), self._kubelet(), _runtime(node), self.slices, self._state())
+        return (self._config(node), self._kubelet(), _runtime(node), self.slices, self._state(node))
 
     def unready(self, node: NodeState) -> list[str]:
         """Why no claim can be prepared at the moment; empty when nothing stands against it."""
@@ -103,20 +105,39 @@ class Standing:
             return Condition(status.KUBELET_REGISTERED, False, "StaticCPUManager", _STATIC)
         return self.kubelet
 
-    def _state(self) -> Condition:
+    def _state(self, node: NodeState) -> Condition:
+        """What harms claims comes first; the others are there to be read."""
         if self.state_problem:
             message = f"the checkpoint cannot be written, no claim is prepared until it can: {self.state_problem}"
             return Condition(status.STATE_HEALTHY, False, "WriteFailed", message)
+        remarks = list(self._remarks(node))
+        reason = remarks[0][0] if remarks else "Healthy"
+        return Condition(status.STATE_HEALTHY, True, reason, "; ".join(message for _, message in remarks))
+
+    def _remarks(self, node: NodeState) -> Iterable[tuple[str, str]]:
+        if offline := node.offline():
+            yield (
+                "CPUsOffline",
+                f"CPUs of claims are offline, the claims keep them until their pods end: {name_offline(node, offline)}",
+            )
+        if self.machine_problem:
+            yield "MachineUnreadable", f"what was known of the machine stays in force: {self.machine_problem}"
         if self.state_damage:
-            message = f"the checkpoint was damaged and has been rebuilt: {self.state_damage}"
-            return Condition(status.STATE_HEALTHY, True, "Rebuilt", message)
-        return Condition(status.STATE_HEALTHY, True, "Healthy")
+            yield "Rebuilt", f"the checkpoint was damaged and has been rebuilt: {self.state_damage}"
+        if incomplete := node.topology.incomplete:
+            named = _some(f"CPU {cpu} ({reason})" for cpu, reason in incomplete.items())
+            yield "CPUsIncomplete", f"online CPUs that the kernel does not describe are not offered: {named}"
 
 
-def _some(claims: Iterable[str]) -> str:
-    named = list(claims)
-    more = f" and {len(named) - CLAIMS_NAMED} more" if len(named) > CLAIMS_NAMED else ""
-    return ", ".join(named[:CLAIMS_NAMED]) + more
+def name_offline(node: NodeState, offline: Mapping[str, CpuSet]) -> str:
+    """Some claims with those of their CPUs that are offline; given by UID."""
+    return _some(f"{node.claims[uid].ref} ({cpus})" for uid, cpus in offline.items())
+
+
+def _some(things: Iterable[str]) -> str:
+    named = list(things)
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return ", ".join(named[:NAMED]) + more
 
 
 def _runtime(node: NodeState) -> Condition:

@@ -8,7 +8,7 @@ never abandons one half-way.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -38,6 +38,9 @@ class ClaimReader(Protocol):
 
     async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
         """The claim object; None when there is none of that name. Raises NotReadyError."""
+
+    async def roots_beside(self, claim: dict[str, Any]) -> Mapping[str, frozenset[str]]:
+        """Request -> the PCIe roots that it was matched on with devices of other drivers, as far as they are known."""
 
 
 class Observer(Protocol):
@@ -146,8 +149,11 @@ class ClaimTransactions:
                 raise
             log.warning("API server away, claim answered from the ledger", claim=str(ref), error=str(error))
             return reservation
-        self._check_node()  # the runtime may have gone away during the read
-        return self._node.reserve(read_request(ref, read, self._node.node_name))
+        request = read_request(ref, read, self._node.node_name)
+        if not known and self._node.topology.pcie_roots:
+            request = request.beside(await self._claims.roots_beside(read))
+        self._check_node()  # the runtime may have gone away during the reads
+        return self._node.reserve(request)
 
     def _check_node(self) -> None:
         if self._state_file.problem:

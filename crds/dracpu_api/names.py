@@ -21,6 +21,7 @@ ATTRIBUTES_NUMA_LEGACY: Final = (f"{DRIVER}/numaNodeID", "dra.net/numaNode")
 
 TAINT_NOT_READY: Final = f"{DRIVER}/not-ready"
 TAINT_SETTLING: Final = f"{DRIVER}/settling"
+TAINT_OFFLINE: Final = f"{DRIVER}/offline"
 
 CDI_KIND: Final = "dra.k8s.io/cpu"
 CDI_ENV_PREFIX: Final = "DRA_CPUSET_"

@@ -16,11 +16,13 @@ from time import perf_counter
 
 from fake_api import FakeApi
 from fake_kubelet import FakeKubelet, kubelet_root
-from fake_runtime import FakePod, FakeRuntime
-from machines import EPYC_NPS4, directory
 from nodes import NODE, claim_object, ref, share, spec, uid
 
 from dracpu_api.settings import encode_spec
+from dracpu_sandbox.machines.presets import EPYC_NPS4
+from dracpu_sandbox.machines.tree import directory, write_tree
+from dracpu_sandbox.node.containers import PodSandbox
+from dracpu_sandbox.node.nri_runtime import NriRuntime
 
 CLAIMS = 100
 AT_ONCE = 60
@@ -78,8 +80,8 @@ async def agent(root: Path, api: FakeApi, sysfs: Path, procfs: Path):
 
 async def test_what_the_agent_costs() -> None:
     with directory() as machine, kubelet_root() as root:
-        sysfs, procfs = EPYC_NPS4.write_tree(machine)
-        async with FakeApi() as api, FakeRuntime(root / "nri.sock") as runtime, FakeKubelet(root) as kubelet:
+        sysfs, procfs = write_tree(EPYC_NPS4, machine)
+        async with FakeApi() as api, NriRuntime(root / "nri.sock") as runtime, FakeKubelet(root) as kubelet:
             api.add("nodes", {"metadata": {"name": NODE}})
             api.add("cpunodes", {"metadata": {"name": NODE}, "spec": encode_spec(spec())})
             started = perf_counter()
@@ -108,16 +110,16 @@ async def test_what_the_agent_costs() -> None:
                 print(f"prepare {AT_ONCE} in one call    {(perf_counter() - begun) * 1e3:.0f} ms")
 
                 for number in range(SHARED):
-                    await runtime.create_container(FakePod(f"shared-{number}"), "c")
+                    await runtime.create_container(PodSandbox(f"shared-{number}"), "c")
                 times = []
                 for number in range(AT_ONCE):
                     device = f"dra.k8s.io/cpu=claim-{uid(CLAIMS + number)}"
                     begun = perf_counter()
-                    await runtime.create_container(FakePod(f"pinned-{number}"), "c", cdi_devices=[device])
+                    await runtime.create_container(PodSandbox(f"pinned-{number}"), "c", cdi_devices=[device])
                     times.append(perf_counter() - begun)
                 print(f"create with {SHARED} others   {milliseconds(times)} (CreateContainer, PostCreate and Start)")
                 for number in range(LISTED - SHARED - AT_ONCE):
-                    await runtime.create_container(FakePod(f"more-{number}"), "c")
+                    await runtime.create_container(PodSandbox(f"more-{number}"), "c")
                 begun = perf_counter()
                 await runtime.restart()
                 await runtime.synchronized()

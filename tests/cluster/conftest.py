@@ -51,7 +51,7 @@ def editable(cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def workspace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Workspace]:
     """An empty namespace, named after the test; its pods are gone, and their CPUs free, before the next test."""
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")[:60]
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:60].strip("-")
     request.node.stash[NAMESPACE] = name
     kubectl = cluster.kubectl
     kubectl.delete("namespace", name)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from harness.cluster import Cluster
 from harness.release import CHART, PROJECT
-from harness.transcript import comparable, steps
 from harness.workspace import Workspace
 from lab.images import BUSYBOX_IMAGE
+from transcript import comparable, steps
 
-STEPS = list(steps(PROJECT / "README.md"))
+STEPS = list(steps(PROJECT / "README.md", "Quick start"))
 INSTALLING = [step for step in STEPS if step.command.startswith("helm ")]
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fake_api import FakeApi
-from fake_api_store import JsonObject
+from fake_api import FakeApi, JsonObject
 
 Settings = Mapping[str, Any]
 LONG_AGO: Final = "2026-01-01T00:00:00Z"

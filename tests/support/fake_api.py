@@ -1,4 +1,4 @@
-"""A small Kubernetes API server in memory, over real HTTP, for the objects that the agent and its tests touch.
+"""The sandbox's API server with what tests need besides: a hand in its store, a record of its requests, faults.
 
     async with FakeApi() as api:
         api.add("nodes", {"metadata": {"name": "n1"}})
@@ -6,145 +6,137 @@
         ...
         await api.until(lambda: api.all("resourceslices"))
 
-Objects are addressed by their plural ("resourceslices"), "default/x" or "x". What it does like the real one: one
-resourceVersion counter, generateName, UIDs, conflicts, preconditions, no new version for a write that changes
-nothing, status as a subresource, merge patch, server-side apply (one field manager's former fields go away), field
-selectors by path, dry run, watches with bookmarks and 410, fields of disabled feature gates dropped without a word.
-What it does not do: schemas, validation, authorisation, finalizers, garbage collection.
+Objects are addressed by their plural ("resourceslices"), "default/x" or "x". What comes over HTTP is treated as the
+sandbox treats it; what a test puts there by hand is there, complete or not. Nothing is collected as garbage. `gates`
+are those of Kubernetes 1.36 until a test changes them.
 
 Faults: `fail` answers the next requests with an error, `lose_answer` does what is asked and cuts the connection,
 `cut_watches`, `expire_watches` (410), `hold_watches` (they lag), `pause` (requests hang).
 """
 
 import asyncio
-import json
+import copy
 import re
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
+import yaml
 from aiohttp import web
-from fake_api_discovery import discover
-from fake_api_store import JsonObject, ObjectStore, StatusError
 
-_PATH = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
-    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<subresource>[^/]+))?"
-)
+from dracpu_sandbox.apiserver import strategies
+from dracpu_sandbox.apiserver.kinds.admission import admit
+from dracpu_sandbox.apiserver.kinds.gates import ON_BY_DEFAULT
+from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.objects import Writing, timestamp
+from dracpu_sandbox.apiserver.refusal import RefusedError
+from dracpu_sandbox.apiserver.request import Request
+from dracpu_sandbox.apiserver.server import ApiServer, CutOffError
+from dracpu_sandbox.apiserver.store import Key, Stored
 
+JsonObject = dict[str, Any]
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request, as it came in."""
-
-    method: str
-    plural: str
-    name: str
-    subresource: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: Any
-
-    @property
-    def watches(self) -> bool:
-        """True for a watch, which is a GET too."""
-        return self.query.get("watch") == "true"
-
-    def __str__(self) -> str:
-        verb = "WATCH" if self.watches else self.method
-        return " ".join([verb, "/".join(part for part in (self.plural, self.name, self.subresource) if part)])
+_CRDS: Final = Path(__file__).parents[2] / "crds"
 
 
 @dataclass(slots=True)
 class _Fault:
     what: str
     times: int
-    refusal: StatusError | None  # None: the request is done, its answer is lost
-
-
-@dataclass(eq=False, slots=True)
-class _Watcher:
-    plural: str
-    selects: Callable[[JsonObject], bool]
-    bookmarks: bool
-    events: asyncio.Queue[JsonObject | None] = field(default_factory=asyncio.Queue)  # None: cut the connection
+    refusal: RefusedError | None  # None: the request is done, its answer is lost
 
 
 class FakeApi:
     """See the module."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
-        self.url = ""
         self.requests: list[Request] = []
         self.tokens: set[str] = set()  # when not empty, others are answered 401
-        self._tls = tls
-        self._store = ObjectStore(self._tell)
-        self._history: list[tuple[int, str, JsonObject]] = []  # revision, plural, event
-        self._oldest = 0  # watches from before this revision are answered 410
-        self._watchers: set[_Watcher] = set()
+        self.gates = set(ON_BY_DEFAULT)
+        self._server = ApiServer(crds=_definitions(), tls=tls, admit=self._admit, collects_garbage=False)
+        self._server.around = self._around
+        self._server.watches.on_count = self._notify
+        self._objects = self._server.objects
+        self._objects.store.listeners.append(lambda storage, change: self._notify())
+        self._kinds = {kind.plural: kind for kind in self._objects.registry.all()}
         self._faults: list[_Fault] = []
         self._changed = asyncio.Event()
         self._running = asyncio.Event()
         self._running.set()
-        self._flowing = asyncio.Event()
-        self._flowing.set()
-        self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
-        await site.start()
-        port = self._runner.addresses[0][1]
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.resume()
-        self.release_watches()
-        self.cut_watches()
-        assert self._runner is not None
-        await self._runner.cleanup()
+        await self._server.__aexit__(kind, error, trace)
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        return self._server.url
 
     # What a test sees and does behind the agent's back
 
-    @property
-    def disabled_gates(self) -> set[str]:
-        """Feature gates whose fields are dropped: DRAConsumableCapacity, DRADeviceTaints."""
-        return self._store.disabled_gates
-
-    @property
-    def admission(self) -> list[Callable[[str, JsonObject], JsonObject]]:
-        """Functions (plural, object) -> what is stored instead."""
-        return self._store.admission
-
     def add(self, plural: str, body: JsonObject, *, namespace: str = "") -> JsonObject:
         """Creates an object."""
-        return self._store.create(plural, namespace or body.get("metadata", {}).get("namespace", ""), body)
+        kind = self._kinds[plural]
+        said = body.get("metadata", {})
+        metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp(), "generation": 1, **said}
+        if home := namespace or said.get("namespace", ""):
+            metadata["namespace"] = home
+        new = {"apiVersion": kind.api_version, "kind": kind.kind, **copy.deepcopy(body), "metadata": metadata}
+        key = (metadata.get("namespace", ""), metadata["name"])
+        assert self._objects.store.get(kind.storage, key) is None, f"{plural} {key} is there already"
+        return self._put(kind, key, new)
 
     def get(self, plural: str, key: str) -> JsonObject:
         """An object by "name" or "namespace/name"."""
-        return self._store.get(plural, key)
+        kind = self._kinds[plural]
+        namespace, _, name = key.rpartition("/")
+        return _copied(kind, self._objects.get(kind, namespace, name))
 
     def all(self, plural: str) -> list[JsonObject]:
         """All objects of a kind, by name."""
-        return list(self._store.all(plural).values())
+        kind = self._kinds[plural]
+        return [_copied(kind, stored) for stored in self._objects.store.all(kind.storage)]
 
     def edit(self, plural: str, key: str, change: Callable[[JsonObject], object]) -> JsonObject:
         """Changes an object in place, whatever its version."""
-        edited = self.get(plural, key)
+        kind, before, edited = self._kinds[plural], self.get(plural, key), self.get(plural, key)
         change(edited)
-        return self._store.put(plural, key, edited)
+        if edited == before:
+            return before
+        namespace, _, name = key.rpartition("/")
+        return self._put(kind, (namespace, name), strategies.with_generation(kind, before, edited))
+
+    def write(
+        self, manager: str, plural: str, key: str, change: Callable[[JsonObject], object], subresource: str = ""
+    ) -> JsonObject:
+        """Changes an object as somebody does who is noted as the owner of what changes."""
+
+        def changed(one: JsonObject) -> JsonObject:
+            edited = copy.deepcopy(one)
+            change(edited)
+            return edited
+
+        kind = self._kinds[plural]
+        namespace, _, name = key.rpartition("/")
+        written = self._objects.patch(kind, namespace, name, changed, Writing(manager), subresource)
+        return _copied(kind, written.stored)
 
     def remove(self, plural: str, key: str) -> None:
-        """Deletes an object."""
-        self._store.delete(plural, key)
+        """Deletes an object, whatever would keep it."""
+        namespace, _, name = key.rpartition("/")
+        self._objects.store.remove(self._kinds[plural].storage, (namespace, name))
 
     def written(self) -> list[str]:
         """The requests that change something, as text: "POST resourceslices"."""
@@ -176,7 +168,8 @@ class FakeApi:
         retry_after: int | None = None,
     ) -> None:
         """The next `times` requests that match `what` ("PUT resourceslices", a regular expression) are refused."""
-        self._faults.append(_Fault(what, times, StatusError(code, reason or "Injected", message, retry_after)))
+        refusal = RefusedError(code, reason or "Injected", message, retry_after=retry_after)
+        self._faults.append(_Fault(what, times, refusal))
 
     def lose_answer(self, what: str, *, times: int = 1) -> None:
         """The next requests that match are carried out, but the connection is cut instead of an answer."""
@@ -192,55 +185,34 @@ class FakeApi:
 
     def hold_watches(self) -> None:
         """Watches show nothing new until `release_watches`."""
-        self._flowing.clear()
+        self._server.watches.hold()
 
     def release_watches(self) -> None:
         """The end of `hold_watches`: what was held comes in order."""
-        self._flowing.set()
+        self._server.watches.release()
 
     def cut_watches(self) -> None:
         """Breaks the connections of all watches."""
-        for watcher in self._watchers:
-            watcher.events.put_nowait(None)
+        self._server.watches.cut()
 
     def expire_watches(self) -> None:
         """Forgets the history: open watches end with 410, and so do those that begin at an older revision."""
-        self._store.revision += 1
-        self._oldest = self._store.revision
-        self._history.clear()
-        for watcher in self._watchers:
-            watcher.events.put_nowait({"type": "ERROR", "object": _expired().body})
+        self._server.watches.expire()
 
     def bookmark(self) -> None:
         """Sends a bookmark to all watches."""
-        for watcher in self._watchers:
-            if watcher.bookmarks:
-                metadata = {"resourceVersion": str(self._store.revision)}
-                watcher.events.put_nowait({"type": "BOOKMARK", "object": {"metadata": metadata}})
+        self._server.watches.bookmark()
 
     @property
     def watching(self) -> int:
         """How many watches are open."""
-        return len(self._watchers)
+        return len(self._server.watches)
 
-    # HTTP
+    # Inside
 
-    async def _handle(self, http: web.Request) -> web.StreamResponse:
-        if (found := discover(http.path)) is not None:
-            return _answer(found, 200)
-        match = _PATH.fullmatch(http.path)
-        if match is None:
-            return _answer(StatusError(404, "NotFound", f"no such path: {http.path}").body, 404)
-        payload = await http.read()
-        request = Request(
-            http.method,
-            match["plural"],
-            match["name"] or "",
-            match["subresource"] or "",
-            dict(http.query),
-            dict(http.headers),
-            json.loads(payload) if payload else None,
-        )
+    async def _around(
+        self, request: Request, proceed: Callable[[], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
         self.requests.append(request)
         self._notify()
         await self._running.wait()
@@ -249,75 +221,12 @@ class FakeApi:
             if fault is not None and fault.refusal is not None:
                 raise fault.refusal
             self._authenticate(request)
-            if request.watches:
-                return await self._watch(http, request)
-            body = self._serve(request, match["namespace"] or "")
-        except StatusError as error:
-            headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-            return _answer(error.body, error.code, headers)
+            answer = await proceed()
         finally:
             self._notify()
-        if fault is not None and http.transport is not None:
-            http.transport.abort()
-        return _answer(body, 201 if request.method == "POST" else 200)
-
-    def _serve(self, request: Request, namespace: str) -> JsonObject:
-        store, plural, body, sub = self._store, request.plural, request.body, request.subresource
-        key = "/".join(part for part in (namespace, request.name) if part)
-        match request.method:
-            case "GET" if request.name:
-                answer = store.get(plural, key)
-            case "GET":
-                limit, onward = int(request.query.get("limit", 0)), request.query.get("continue", "")
-                answer = store.page(plural, _selector(request.query), limit, onward)
-            case "POST":
-                answer = store.create(plural, namespace, body, dry_run="dryRun" in request.query)
-            case "PUT":
-                answer = store.replace(plural, key, body, sub)
-            case "PATCH" if request.headers["Content-Type"] == "application/apply-patch+yaml":
-                answer = store.apply(plural, key, body, request.query["fieldManager"], sub)
-            case "PATCH":
-                answer = store.merge(plural, key, body, sub)
-            case "DELETE" if request.name:
-                store.check(plural, key, (body or {}).get("preconditions") or {})
-                answer = store.delete(plural, key)
-            case "DELETE":
-                selects = _selector(request.query)
-                for doomed in [key for key, one in store.all(plural).items() if selects(one)]:
-                    store.delete(plural, doomed)
-                answer = {"kind": "Status", "status": "Success"}
-            case _:
-                raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported")
+        if fault is not None:
+            raise CutOffError
         return answer
-
-    async def _watch(self, http: web.Request, request: Request) -> web.StreamResponse:
-        since = int(request.query["resourceVersion"])
-        bookmarks = request.query.get("allowWatchBookmarks") == "true"
-        watcher = _Watcher(request.plural, _selector(request.query), bookmarks)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(http)
-        self._watchers.add(watcher)
-        if since < self._oldest:
-            watcher.events.put_nowait({"type": "ERROR", "object": _expired().body})
-        for revision, plural, event in self._history:
-            if revision > since and plural == request.plural and watcher.selects(event["object"]):
-                watcher.events.put_nowait(event)
-        try:
-            self._notify()
-            async with asyncio.timeout(float(request.query.get("timeoutSeconds", 300))):
-                while (queued := await watcher.events.get()) is not None:
-                    await self._flowing.wait()
-                    await response.write(json.dumps(queued).encode() + b"\n")
-                    if queued["type"] == "ERROR":
-                        return response
-            if http.transport is not None:
-                http.transport.abort()
-        except (TimeoutError, ConnectionError):
-            pass
-        finally:
-            self._watchers.discard(watcher)
-            self._notify()
-        return response
 
     def _fault(self, request: Request) -> _Fault | None:
         for fault in self._faults:
@@ -329,38 +238,23 @@ class FakeApi:
     def _authenticate(self, request: Request) -> None:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.tokens and token not in self.tokens:
-            raise StatusError(401, "Unauthorized", "Unauthorized")
+            raise RefusedError(401, "Unauthorized", "Unauthorized")
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _tell(self, plural: str, event: JsonObject) -> None:
-        self._history.append((self._store.revision, plural, event))
-        for watcher in self._watchers:
-            if watcher.plural == plural and watcher.selects(event["object"]):
-                watcher.events.put_nowait(event)
-        self._notify()
+    def _put(self, kind: Kind, key: Key, body: JsonObject) -> JsonObject:
+        return _copied(kind, self._objects.store.put(kind.storage, key, kind.to_stored(body)))
+
+    def _admit(self, kind: Kind, new: JsonObject, old: JsonObject | None, *, subresource: str = "") -> JsonObject:
+        return admit(kind, new, old, subresource=subresource, gates=self.gates)
 
 
-def _answer(body: JsonObject, code: int, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.json_response(body, status=code, headers=headers)
+def _copied(kind: Kind, stored: Stored) -> JsonObject:
+    return copy.deepcopy(kind.from_stored(stored.object))
 
 
-def _expired() -> StatusError:
-    return StatusError(410, "Expired", "too old resource version")
-
-
-def _selector(query: Mapping[str, str]) -> Callable[[JsonObject], bool]:
-    wanted = [part.split("=", 1) for part in query.get("fieldSelector", "").split(",") if part]
-
-    def selects(subject: JsonObject) -> bool:
-        return all(_at(subject, path) == value for path, value in wanted)
-
-    return selects
-
-
-def _at(subject: Any, path: str) -> Any:
-    for name in path.split("."):
-        subject = subject.get(name, {}) if isinstance(subject, dict) else {}
-    return subject
+@cache
+def _definitions() -> tuple[JsonObject, ...]:
+    return tuple(yaml.safe_load(path.read_text()) for path in sorted(_CRDS.glob("*.yaml")))

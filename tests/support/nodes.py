@@ -1,7 +1,12 @@
 """Small machines and claims for tests of the pure rooms: built by hand, so that each expectation can be read off."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from dra_objects import claim_spec
+from dra_objects import request as asking
 
 from dracpu_agent.claims.checkpoint import Checkpoint
 from dracpu_agent.claims.model import ClaimRef
@@ -24,6 +29,18 @@ def machine(sockets: int = 2, cores: int = 2, threads: int = 2) -> Topology:
         core, socket = number // threads, number // (cores * threads)
         cpus.append(Cpu(number, core * threads, core % cores, socket, socket, socket))
     return Topology(tuple(cpus), arch="x86_64")
+
+
+def without(whole: Topology, offline: str) -> Topology:
+    """What sysfs shows of a machine when these CPUs are offline: the others, cores named by what is left of them."""
+    gone = CpuSet.parse(offline)
+    return replace(
+        whole,
+        cpus=tuple(
+            replace(cpu, core=(whole.cores[cpu.core] - gone).lowest) for cpu in whole.cpus if cpu.id not in gone
+        ),
+        offline=gone,
+    )
 
 
 def spec(
@@ -73,9 +90,11 @@ def claim_object(
     config: Sequence[Mapping[str, Any]] = (),
     pods: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A ResourceClaim as the API server keeps it."""
+    """A ResourceClaim as the API server keeps it, with the requests that its results are of."""
+    asked = Counter(result.get("request", "") for result in results)
     return {
         "metadata": {"name": f"claim-{number}", "namespace": "default", "uid": uid(number)},
+        "spec": claim_spec(*(asking(name, count=count) for name, count in asked.items())),
         "status": {
             "allocation": {"devices": {"results": list(results), "config": list(config)}},
             "reservedFor": [{"resource": "pods", "name": pod, "uid": pod} for pod in pods],
@@ -123,3 +142,25 @@ def node(topology: Topology | None = None, runtime: RuntimeInfo = SAFE_RUNTIME, 
     state.connected(runtime)
     state.synchronize([])
     return state
+
+
+def cdi(number: int, name: str | None = None) -> str:
+    """The CDI device of a claim, or of one of its requests."""
+    return f"claim-{uid(number)}" + (f"-{name}" if name else "")
+
+
+def granted(state: NodeState, number: int) -> str:
+    """A claim's CPUs."""
+    return str(state.claims[uid(number)].cpus)
+
+
+def offered(state: NodeState) -> dict[str, int | None]:
+    """Device -> CPUs that it offers; None for an individual one."""
+    return {device.name: device.capacity.value if device.capacity else None for device in state.devices()}
+
+
+def running(state: NodeState, *containers: Container) -> None:
+    """Containers that the runtime has created and stored."""
+    for one in containers:
+        state.create(one)
+        state.created(one.id)

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fake_agents import FakeAgents
-from fake_api import FakeApi
-from fake_api_store import JsonObject
+from fake_api import FakeApi, JsonObject
 from running_operator import QUICK, RunningOperator
 
 from dracpu_operator.pace import Pace

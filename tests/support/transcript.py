@@ -20,9 +20,11 @@ class Step:
     printed: str
 
 
-def steps(document: Path) -> Iterator[Step]:
-    """The commands of all console blocks, in their order. One begins after `$ ` and goes on after a backslash."""
-    for block in _BLOCK.findall(document.read_text()):
+def steps(document: Path, section: str) -> Iterator[Step]:
+    """The commands of a section's console blocks, in order. One begins after `$ ` and goes on after a backslash."""
+    _, heading, rest = document.read_text().partition(f"\n## {section}\n")
+    assert heading, f"{document} has no section {section}"
+    for block in _BLOCK.findall(rest.partition("\n## ")[0]):
         for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = session.splitlines()
             length = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\"))

@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology import described
+from dracpu_agent.topology.model import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -34,8 +35,7 @@ class Case:
 @cache
 def topologies() -> Mapping[str, Topology]:
     """The machines by name."""
-    machines = json.loads((VECTORS / "topologies.json").read_text())
-    return {name: _topology(cpus) for name, cpus in machines.items()}
+    return described.machines((VECTORS / "topologies.json").read_text())
 
 
 def answers() -> list[Case]:
@@ -47,30 +47,6 @@ def answers() -> list[Case]:
 def bench() -> list[Case]:
     """The cases with the time that the Go original takes."""
     return [_case(json.loads(line)) for line in (VECTORS / "bench.jsonl").read_text().splitlines()]
-
-
-def _topology(described: list[dict[str, Any]]) -> Topology:
-    def hardware_core(cpu: dict[str, Any]) -> tuple[int, int, int]:
-        return cpu["socket"], cpu["cluster"], cpu["core"]
-
-    ascending = sorted(described, key=lambda cpu: int(cpu["cpu"]))
-    lowest: dict[tuple[int, int, int], int] = {}
-    for cpu in ascending:
-        lowest.setdefault(hardware_core(cpu), cpu["cpu"])
-    return Topology(
-        tuple(
-            Cpu(
-                id=cpu["cpu"],
-                core=lowest[hardware_core(cpu)],
-                core_id=cpu["core"],
-                socket=cpu["socket"],
-                numa=cpu["numa"],
-                l3=cpu["uncore"],
-                type=cpu["core_type"],
-            )
-            for cpu in ascending
-        )
-    )
 
 
 def _case(fields: dict[str, Any]) -> Case:

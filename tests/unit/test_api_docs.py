@@ -39,7 +39,8 @@ def test_every_option_of_the_agent_is_explained_with_its_default() -> None:
     for name, default in parsed.items():
         if name != "command":
             (line,) = (line for line in explained.splitlines() if line.startswith(f"| `--{name.replace('_', '-')}` |"))
-            assert name == "node_name" or not default or f"`{default}`" in line
+            shown = f"{default:g}" if isinstance(default, float) else default
+            assert name == "node_name" or not default or f"`{shown}`" in line
 
 
 def test_every_metric_is_explained() -> None:

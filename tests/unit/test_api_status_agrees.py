@@ -1,6 +1,5 @@
 """What an agent writes into its CpuNode's status, the schema takes."""
 
-import machines
 import pytest
 from nodes import SAFE_RUNTIME, spec
 
@@ -9,11 +8,14 @@ from dracpu_agent.cluster.status_plan import with_transition_times
 from dracpu_agent.node import NodeState
 from dracpu_agent.standing import Standing
 from dracpu_api.models import CpuNodeStatus
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.machines.presets import LAB, PRESETS
 
 
-@pytest.mark.parametrize("machine", machines.PRESETS, ids=lambda machine: machine.name)
-def test_the_status_of_any_machine_fits_the_schema(machine: machines.Machine) -> None:
-    node = NodeState("vm1", machine.expected())
+@pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
+def test_the_status_of_any_machine_fits_the_schema(machine: Machine) -> None:
+    node = NodeState("vm1", topology_of(machine))
     node.runtime = SAFE_RUNTIME
     written = status.status_of(node, Standing().conditions(node), "0.1.0")
     stamped = with_transition_times(written, {}, "2026-01-02T03:04:05Z")
@@ -22,7 +24,7 @@ def test_the_status_of_any_machine_fits_the_schema(machine: machines.Machine) ->
 
 
 def test_the_revision_that_was_applied_fits_the_schema() -> None:
-    node = NodeState("vm1", machines.LAB.expected())
+    node = NodeState("vm1", topology_of(LAB))
     node.configure(spec(revision="r7"))
     written = status.status_of(node, Standing().conditions(node), "0.1.0", "r7")
     stamped = with_transition_times(written, {}, "2026-01-02T03:04:05Z")

@@ -133,7 +133,7 @@ def test_what_is_published_is_represented_and_nothing_else():
                 for other_group in GroupBy:
                     published = publish(machine(), offer(mode=other_mode, group_by=other_group, reserved="0"))
                     same = settings.representation == Settings(other_mode, other_group).representation
-                    assert {represents(machine(), settings, device.name) for device in published} == {same}
+                    assert {represents(settings, device.name) for device in published} == {same}
 
 
 def test_devices_of_a_group_cover_every_cpu_once():

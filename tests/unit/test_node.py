@@ -1,15 +1,20 @@
+"""What a node's state decides about settings and claims, and what it keeps."""
+
 import pytest
 from nodes import (
     NODE,
-    OLD_RUNTIME,
     SAFE_RUNTIME,
+    cdi,
     claim_object,
     container,
+    granted,
     machine,
     node,
+    offered,
     ref,
     request,
     revived,
+    running,
     share,
     spec,
     uid,
@@ -19,10 +24,8 @@ from nodes import (
 from dracpu_agent.claims.ledger import HeldClaim, LedgerError
 from dracpu_agent.claims.model import CpuGrant
 from dracpu_agent.claims.request import ClaimRefusedError, read_request
-from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError, SettingsRefusedError
+from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
 from dracpu_agent.node import NodeState
-from dracpu_agent.placement.model import ContainerUpdate
-from dracpu_agent.placement.proof import UnknownConsumerError
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode
 
@@ -33,40 +36,13 @@ def cpus(text):
     return CpuSet.parse(text)
 
 
-def granted(state, number):
-    return str(state.claims[uid(number)].cpus)
-
-
-def values(state):
-    """Device -> CPUs that it offers."""
-    return {device.name: device.capacity and device.capacity.value for device in state.devices()}
-
-
-def pending_push(state):
-    """The update that the runtime should be sent now."""
-    update = state.next_push()
-    assert update is not None
-    return update
-
-
-def cdi(number, name=None):
-    return f"claim-{uid(number)}" + (f"-{name}" if name else "")
-
-
-def running(state, *containers):
-    """Containers that the runtime has created and stored."""
-    for one in containers:
-        state.create(one)
-        state.created(one.id)
-
-
 # ---- settings
 
 
 def test_without_reserved_cpus_the_lowest_core_is_withheld():
     state = node()
     assert str(state.reserved) == "0-1"
-    assert values(state) == {NUMA0: 2, NUMA1: 4}
+    assert offered(state) == {NUMA0: 2, NUMA1: 4}
 
 
 def test_a_node_without_settings_offers_and_prepares_nothing():
@@ -231,305 +207,6 @@ def test_reserved_cpus_grown_over_a_claim_leave_it_alone():
     state.configure(spec(reserved=f"0,{held}"))
     assert granted(state, 1) == held
     assert str(state.create(container("c", cdi(1))).cpus) == held
-
-
-# ---- containers
-
-
-def test_containers_without_claims_share_what_is_neither_reserved_nor_held():
-    state = node()
-    assert str(state.create(container("before")).cpus) == "2-7"
-    state.reserve(request(1, share(NUMA1, 2)))
-    assert state.create(container("after")).cpus == cpus("2-7") - state.claims[uid(1)].cpus
-
-
-def test_a_pinned_container_runs_on_its_claim_and_others_are_moved_off_in_the_same_reply():
-    state = node()
-    running(state, container("before"))
-    state.reserve(request(1, share(NUMA1, 2)))
-    placement = state.create(container("pinned", cdi(1)))
-    assert placement.cpus == state.claims[uid(1)].cpus
-    assert placement.updates == (ContainerUpdate("before", cpus("2-7") - placement.cpus),)
-
-
-def test_shared_containers_off_the_claims_cpus_are_not_touched_by_its_container():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    running(state, container("after"))
-    assert state.create(container("pinned", cdi(1))).updates == ()
-
-
-def test_a_container_of_several_requests_runs_on_those_it_was_handed():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 2, "a"), share(NUMA0, 2, "b", 1)))
-    claim = state.claims[uid(1)]
-    assert state.create(container("one", cdi(1, "a"))).cpus == claim.cpus_of("a")
-    assert state.create(container("both", cdi(1, "a"), cdi(1, "b"))).cpus == claim.cpus
-
-
-def test_a_released_claims_cpus_are_pushed_to_shared_containers():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    running(state, container("shared"))
-    assert state.next_push() is None
-    state.release(uid(1))
-    assert state.next_push() == ContainerUpdate("shared", cpus("2-7"))
-    state.pushed(ContainerUpdate("shared", cpus("2-7")), applied=True)
-    assert state.next_push() is None
-
-
-def test_a_grant_cancels_the_growth_that_was_not_sent_yet():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    running(state, container("shared"))
-    state.release(uid(1))
-    state.reserve(request(2, share(NUMA1, 4)))
-    assert state.next_push() is None
-
-
-def test_a_growth_answered_after_a_grant_is_pushed_again_without_the_granted_cpus():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    running(state, container("shared"))
-    state.release(uid(1))
-    under_way = pending_push(state)
-    state.reserve(request(2, share(NUMA1, 4)))
-    state.pushed(under_way, applied=True)
-    assert state.next_push() == ContainerUpdate("shared", cpus("2-3"))
-
-
-def test_a_failed_push_is_repeated():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    running(state, container("shared"))
-    state.release(uid(1))
-    update = pending_push(state)
-    state.pushed(update, applied=False)
-    assert state.next_push() == update
-    assert state.next_push(skip=frozenset(["shared"])) is None
-
-
-def test_a_container_that_is_not_stored_yet_is_told_as_soon_as_it_is():
-    state = node()
-    state.create(container("young"))
-    state.reserve(request(1, share(NUMA1, 4)))
-    assert state.create(container("pinned", cdi(1))).updates == ()
-    assert state.next_push() is None
-    state.created("young")
-    assert state.next_push() == ContainerUpdate("young", cpus("2-3"))
-
-
-def test_a_container_does_not_start_on_cpus_given_away_while_it_was_created():
-    state = node()
-    state.create(container("young"))
-    state.reserve(request(1, share(NUMA1, 4)))
-    with pytest.raises(PlacementError, match="creates it again"):
-        state.check_start(container("young"))
-    state.created("young")
-    state.pushed(pending_push(state), applied=True)
-    state.check_start(container("young"))
-
-
-def test_runtimes_without_safe_pushes_learn_of_growth_with_the_next_hook():
-    state = node(runtime=OLD_RUNTIME)
-    state.reserve(request(1, share(NUMA1, 2), pods=["p"]))
-    running(state, container("shared"))
-    state.release(uid(1))
-    assert state.next_push() is None
-    assert state.create(container("next")).updates == (ContainerUpdate("shared", cpus("2-7")),)
-
-
-def test_an_update_by_the_kubelet_repeats_the_containers_cpus():
-    state = node()
-    running(state, container("shared"))
-    assert state.cpus_for_update("shared") == cpus("2-7")
-    assert not state.cpus_for_update("unknown")
-
-
-def test_when_claims_hold_everything_offered_others_fall_back_on_reserved_cpus():
-    state = node()
-    running(state, container("shared"))
-    state.reserve(request(1, share(NUMA0, 2), share(NUMA1, 4, "b", 1)))
-    assert state.next_push() == ContainerUpdate("shared", cpus("0-1"))
-
-
-def test_a_claims_cpus_linger_until_its_last_container_has_ended():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    running(state, container("one", cdi(1)), container("two", cdi(1)))
-    assert not state.release(uid(1))
-    assert str(state.create(container("shared")).cpus) == "2-3"
-    state.stopped("one")
-    with pytest.raises(ClaimError):
-        state.reserve(request(2, share(NUMA1, 1)))
-    state.stopped("two")
-    assert uid(1) not in state.claims
-    state.reserve(request(2, share(NUMA1, 4)))
-
-
-def test_prepare_revives_a_lingering_claim():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    running(state, container("one", cdi(1)))
-    state.release(uid(1))
-    assert not state.reserve(request(1, share(NUMA1, 4))).claim.lingering
-    state.stopped("one")
-    assert uid(1) in state.claims
-
-
-def test_a_claim_unprepared_while_the_runtime_is_away_lingers_until_containers_are_known():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    state.disconnected()
-    assert not state.release(uid(1))
-    state.synchronize([container("one", cdi(1))])
-    assert uid(1) in state.claims
-    state.synchronize([])
-    assert uid(1) not in state.claims
-
-
-def test_a_restarted_container_keeps_its_cpus_whatever_order_the_runtime_tells_it_in():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    running(state, container("old", cdi(1)))
-    fresh = state.create(container("new", cdi(1)))
-    state.stopped("old")
-    state.stopped("old")
-    assert fresh.cpus == state.claims[uid(1)].cpus
-    assert state.board.uses(uid(1))
-
-
-def test_synchronize_repairs_exactly_what_is_wrong():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    held = state.claims[uid(1)].cpus
-    updates, unproven = state.synchronize(
-        [
-            container("right", cpus=cpus("2-7") - held),
-            container("strayed", cpus=cpus("0-7")),
-            container("unlimited"),
-            container("pinned", cdi(1), cpus=held),
-            container("unpinned", cdi(1)),
-        ]
-    )
-    assert unproven == ()
-    assert {update.container_id: update.cpus for update in updates} == {
-        "strayed": cpus("2-7") - held,
-        "unlimited": cpus("2-7") - held,
-        "unpinned": held,
-    }
-
-
-def test_one_bad_container_does_not_stop_the_repair_of_others():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    updates, unproven = state.synchronize(
-        [container("lost", cdi(7)), container("forger", env=[f"DRA_CPUSET_{uid(1)}=4-7"]), container("plain")]
-    )
-    assert [found.container.name for found in unproven] == ["lost", "forger"]
-    assert {update.container_id: str(update.cpus) for update in updates} == dict.fromkeys(
-        ("lost", "forger", "plain"), "2-3"
-    )
-
-
-def test_a_container_that_nobody_placed_does_not_start():
-    with pytest.raises(PlacementError, match="nobody has chosen its CPUs"):
-        node().check_start(container("stranger"))
-
-
-def test_others_are_told_again_when_the_creation_that_was_to_move_them_has_failed():
-    state = node(runtime=OLD_RUNTIME)
-    running(state, container("shared"))
-    state.reserve(request(1, share(NUMA1, 4), pods=["p"]))
-    entry = f"DRA_CPUSET_{uid(1)}=4-7"
-    move = (ContainerUpdate("shared", cpus("2-3")),)
-    assert state.create(container("first", env=[entry], pod="p")).updates == move
-    assert state.stopped("first") == move  # the runtime applied nothing of the first reply
-    second = state.create(container("second", env=[entry], pod="p"))
-    assert second.updates == ()
-
-
-def test_a_removal_whose_reply_carries_nothing_leaves_what_is_to_be_told_for_the_next_hook():
-    state = node(runtime=OLD_RUNTIME)
-    running(state, container("shared"), container("old"))
-    state.reserve(request(1, share(NUMA1, 4), pods=["p"]))
-    state.ended("old")
-    placement = state.create(container("c", env=[f"DRA_CPUSET_{uid(1)}=4-7"], pod="p"))
-    assert placement.updates == (ContainerUpdate("shared", cpus("2-3")),)
-
-
-def test_lingering_cpus_are_not_offered():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    running(state, container("c", cdi(1)))
-    state.release(uid(1))
-    assert values(state) == {NUMA0: 2}
-    state.stopped("c")
-    assert values(state) == {NUMA0: 2, NUMA1: 4}
-
-
-def test_a_creation_that_failed_unheard_does_not_make_its_claim_linger():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    state.create(container("phantom", cdi(1)))
-    assert state.release(uid(1))
-    assert uid(1) not in state.claims
-
-
-def test_a_container_proven_later_gets_its_claims_cpus():
-    state = node(runtime=OLD_RUNTIME)
-    state.reserve(request(1, share(NUMA1, 4), pods=["first"]))
-    second = container("second", env=[f"DRA_CPUSET_{uid(1)}=4-7"], cpus=cpus("4-7"))
-    _, (unproven,) = state.synchronize([second])
-    assert unproven.claim_to_read == uid(1)
-    state.add_consumers(uid(1), frozenset(["second"]))
-    state.prove_again(second)
-    assert state.cpus_for_update("second") == cpus("4-7")
-
-
-# ---- proof
-
-
-def test_a_claim_that_is_not_prepared_keeps_its_container_from_being_created():
-    with pytest.raises(PlacementError, match="not prepared on this node"):
-        node().create(container("c", cdi(1)))
-
-
-@pytest.mark.parametrize(
-    "entry", [f"DRA_CPUSET_{uid(1)}=4-7", "DRA_CPUSET_X=1", "DRA_CPUSET_=", f"DRA_CPUSET_{uid(1)}"]
-)
-def test_our_environment_without_proof_is_refused(entry):
-    state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    with pytest.raises(PlacementError, match="not for pods to set"):
-        state.create(container("forger", env=[entry.format("DRA_CPUSET_")]))
-
-
-def test_a_container_with_a_claim_cannot_claim_another_one_by_environment():
-    state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    state.reserve(request(2, share(NUMA1, 2)))
-    mine = f"DRA_CPUSET_{uid(1)}={granted(state, 1)}"
-    with pytest.raises(PlacementError):
-        state.create(container("forger", cdi(1), env=[mine, f"DRA_CPUSET_{uid(2)}={granted(state, 2)}"]))
-    assert state.create(container("honest", cdi(1), env=[mine])).cpus == cpus(granted(state, 1))
-
-
-def test_names_that_only_look_like_ours_are_anybodys():
-    assert node().create(container("c", env=["DRA_CPUSETFOO=1", "MY_DRA_CPUSET_X=2"])).cpus
-
-
-def test_an_old_runtime_proves_a_claim_by_environment_namespace_cpuset_and_pod():
-    state = node(runtime=OLD_RUNTIME)
-    state.reserve(request(1, share(NUMA1, 4), pods=["mine"]))
-    entry = f"DRA_CPUSET_{uid(1)}=4-7"
-    assert str(state.create(container("c", env=[entry], pod="mine")).cpus) == "4-7"
-    with pytest.raises(PlacementError, match="no claim prepared"):
-        state.create(container("wrong-cpus", env=[f"DRA_CPUSET_{uid(1)}=4-6"], pod="mine"))
-    with pytest.raises(UnknownConsumerError):
-        state.create(container("stranger", env=[entry], pod="other"))
-    state.add_consumers(uid(1), frozenset(["other"]))
-    assert str(state.create(container("second", env=[entry], pod="other")).cpus) == "4-7"
 
 
 # ---- persistence

@@ -5,8 +5,10 @@ from nodes import (
     NODE,
     SAFE_RUNTIME,
     claim_object,
+    granted,
     machine,
     node,
+    offered,
     outstanding,
     ref,
     request,
@@ -26,15 +28,6 @@ from dracpu_api.settings import Allocation, GroupBy, Mode
 
 NUMA0, NUMA1, SOCKET0, MACHINE = "cpudevnuma000", "cpudevnuma001", "cpudevsocket000", "cpudevmachine"
 INDIVIDUAL = {f"cpudev{cpu:03d}" for cpu in range(2, 8)}
-
-
-def granted(state, number):
-    return str(state.claims[uid(number)].cpus)
-
-
-def offered(state):
-    """Device -> CPUs that it offers; None for an individual one."""
-    return {device.name: device.capacity and device.capacity.value for device in state.devices()}
 
 
 def restarted(state):

@@ -27,9 +27,13 @@ def test_defaults_are_the_paths_of_an_ordinary_node():
         "/var/run/nri/nri.sock",
         None,
     )
+    assert read.status_interval == 5.0
 
 
-@pytest.mark.parametrize("arguments", [["run", "--log-level", "loud"], ["dance"], [], ["run", "--mode", "grouped"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "--log-level", "loud"], ["run", "--status-interval", "0"], ["dance"], [], ["run", "--mode", "grouped"]],
+)
 def test_what_is_not_known_is_refused_with_usage(arguments, capsys):
     with pytest.raises(SystemExit) as refusal:
         parser({}).parse_args(arguments)

@@ -5,18 +5,21 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
-from machines import HYBRID, LAB, Machine, directory
 
 from dracpu_agent.topology.model import TopologyError
 from dracpu_agent.topology.sysfs import read, read_online
 from dracpu_api.cpuset import CpuSet
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.machines.presets import HYBRID, LAB
+from dracpu_sandbox.machines.tree import directory, write_tree
 
 
 class Tree:
     """The lab's node: 2 sockets, 2 cores each, 2 threads each, numbered adjacently."""
 
     def __init__(self, root: Path, machine: Machine = LAB) -> None:
-        self.sysfs, self.procfs = machine.write_tree(root)
+        self.sysfs, self.procfs = write_tree(machine, root)
 
     def cpu(self, cpu: int, path: str) -> Path:
         return self.sysfs / f"devices/system/cpu/cpu{cpu}" / path
@@ -118,7 +121,7 @@ def test_an_l3_cache_that_nobody_is_said_to_share_is_no_group(tree: Tree) -> Non
 def test_the_l3_cache_is_found_under_another_index(tree: Tree) -> None:
     for cpu in range(4, 8):
         tree.cpu(cpu, "cache/index2").rename(tree.cpu(cpu, "cache/index7"))
-    assert read(tree.sysfs, tree.procfs) == LAB.expected()
+    assert read(tree.sysfs, tree.procfs) == topology_of(LAB)
 
 
 def test_a_low_power_core_without_a_list_of_its_own_is_an_e_core() -> None:

@@ -4,11 +4,13 @@ import json
 
 import pytest
 from hypothesis import given
-from machines import EPYC_512, HYBRID, LAB, PRESETS, Machine
 from random_machines import machines
 
 from dracpu_agent.topology.layout import Row, from_layout, layout
 from dracpu_agent.topology.model import Topology, TopologyError
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.machines.presets import EPYC_512, HYBRID, LAB, PRESETS
 
 
 def places(topology: Topology) -> list[tuple[object, ...]]:
@@ -16,22 +18,22 @@ def places(topology: Topology) -> list[tuple[object, ...]]:
 
 
 def test_cores_that_share_everything_stand_in_one_row() -> None:
-    assert layout(LAB.expected()) == [
+    assert layout(topology_of(LAB)) == [
         {"socket": 0, "numa": 0, "l3": 0, "cores": "0-1 2-3"},
         {"socket": 1, "numa": 1, "l3": 1, "cores": "4-5 6-7"},
     ]
 
 
 def test_types_stand_before_their_cores() -> None:
-    assert layout(HYBRID.expected()) == [
+    assert layout(topology_of(HYBRID)) == [
         {"socket": 0, "numa": 0, "l3": -1, "cores": "lp-e-core 20 21"},
         {"socket": 0, "numa": 0, "l3": 0, "cores": "p-core 0-1 2-3 4-5 6-7 8-9 10-11 e-core 12 13 14 15 16 17 18 19"},
     ]
 
 
-@pytest.mark.parametrize("machine", PRESETS, ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
 def test_the_machine_can_be_drawn_from_it(machine: Machine) -> None:
-    topology = machine.expected()
+    topology = topology_of(machine)
     assert places(from_layout(layout(topology))) == places(topology)
 
 
@@ -44,7 +46,7 @@ def test_every_cpu_stands_in_it_once(topology: Topology) -> None:
 
 
 def test_it_stays_small_on_the_largest_machine() -> None:
-    assert len(json.dumps(layout(EPYC_512.expected()))) < 4096
+    assert len(json.dumps(layout(topology_of(EPYC_512)))) < 4096
 
 
 @pytest.mark.parametrize(

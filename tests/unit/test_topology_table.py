@@ -3,14 +3,14 @@
 from dataclasses import replace
 from textwrap import dedent
 
-from machines import EPYC_512, HYBRID, LAB, PPC64_SMT8, TINY
-
 from dracpu_agent.topology.table import WIDTH, table
 from dracpu_api.cpuset import CpuSet
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.presets import EPYC_512, HYBRID, LAB, PPC64_SMT8, TINY
 
 
 def test_a_machine_with_a_reserved_cpu() -> None:
-    assert table(LAB.expected(), CpuSet((0,))) == dedent("""\
+    assert table(topology_of(LAB), CpuSet((0,))) == dedent("""\
         8 CPUs online (0-7): 2 sockets, 2 NUMA nodes, 2 L3 groups, 4 cores of 2 threads
         1 reserved (0), marked *
 
@@ -21,7 +21,7 @@ def test_a_machine_with_a_reserved_cpu() -> None:
 
 
 def test_the_smallest_machine() -> None:
-    assert table(TINY.expected()) == dedent("""\
+    assert table(topology_of(TINY)) == dedent("""\
         1 CPU online (0): 1 socket, 1 NUMA node, 1 L3 group, 1 core, no SMT
 
         SOCKET  NUMA  L3  TYPE      CPUS  CORES
@@ -30,7 +30,7 @@ def test_the_smallest_machine() -> None:
 
 
 def test_types_have_rows_of_their_own() -> None:
-    text = table(HYBRID.expected())
+    text = table(topology_of(HYBRID))
     assert "16 cores of 1 to 2 threads" in text
     assert [line.split()[2:5] for line in text.splitlines()[3:]] == [
         ["-", "lp-e-core", "2"],
@@ -41,7 +41,7 @@ def test_types_have_rows_of_their_own() -> None:
 
 def test_what_is_not_offered_or_not_like_the_others_is_said_below() -> None:
     topology = replace(
-        PPC64_SMT8.expected(),
+        topology_of(PPC64_SMT8),
         isolated=CpuSet((1,)),
         nohz_full=CpuSet((2,)),
         incomplete={64: "sysfs has no topology/core_id"},
@@ -55,7 +55,7 @@ def test_what_is_not_offered_or_not_like_the_others_is_said_below() -> None:
 
 
 def test_long_lists_of_cores_go_on_in_the_next_line() -> None:
-    topology = replace(EPYC_512, l3_groups=2).expected()
+    topology = topology_of(replace(EPYC_512, l3_groups=2))
     lines = table(topology).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert all(f"{core},{core + 256}" in " ".join(lines).split() for core in range(256))

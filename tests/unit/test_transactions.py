@@ -39,6 +39,9 @@ class Claims:
         await asyncio.sleep(0)
         return self.objects.get(ref.uid)
 
+    async def roots_beside(self, claim: dict[str, Any]) -> dict[str, frozenset[str]]:
+        raise AssertionError("a machine without PCIe roots has nothing to ask for")
+
 
 class Silent:
     def prepared(self, claim, seconds): ...

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from machines import LAB, directory
 from nodes import node, request, share
 from whole_agent import whole_node
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.statefile import CURRENT
+from dracpu_sandbox.machines.presets import LAB
+from dracpu_sandbox.machines.tree import directory, write_tree
 
 
 def command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -21,7 +22,7 @@ def command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
 
 def test_topology_prints_a_table_or_exact_json():
     with directory() as root:
-        sysfs, procfs = LAB.write_tree(root)
+        sysfs, procfs = write_tree(LAB, root)
         roots = ("--sysfs-root", sysfs, "--procfs-root", procfs)
         table = command("topology", *roots)
         printed = json.loads(command("topology", *roots, "-o", "json").stdout)
@@ -55,6 +56,29 @@ def test_state_where_no_agent_ever_ran_is_one_clear_line(tmp_path):
     refused = command("state", "--state-dir", tmp_path)
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_topology_marks_what_is_said_to_be_reserved(tmp_path):
+    with directory() as root:
+        sysfs, procfs = write_tree(LAB, root)
+        roots = ("--sysfs-root", sysfs, "--procfs-root", procfs, "--state-dir", tmp_path)
+        marked = command("topology", *roots, "--reserved", "0-1,9").stdout
+        unmarked = command("topology", *roots).stdout
+        refused = command("topology", *roots, "--reserved", "1-0")
+    assert "2 reserved (0-1), marked *" in marked
+    assert "0*,1*" in marked
+    assert "reserved" not in unmarked
+    assert refused.returncode == 1
+    assert refused.stderr == 'dracpu-agent: --reserved: "1-0" is reversed: write "0-1"\n'
+
+
+async def test_topology_marks_what_the_running_agent_reserves():
+    with directory() as root:
+        sysfs, procfs = write_tree(LAB, root)
+        async with whole_node() as running:
+            asked = ("topology", "--sysfs-root", sysfs, "--procfs-root", procfs)
+            shown = await asyncio.to_thread(command, *asked, "--state-dir", running.root / "state")
+    assert "2 reserved (0-1), marked *" in shown.stdout
 
 
 async def test_state_of_a_running_agent_comes_from_its_socket():

@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import dra_objects
 import pytest
 from background import background
+from dra_objects import single, slice_of
 from fake_api import FakeApi
+from nodes import spec
 from tls_material import CERTIFICATE, KEY
 
 from dracpu_agent.cluster.access import ApiAccess, TokenFile
@@ -24,6 +27,7 @@ from dracpu_agent.cluster.errors import (
     UnavailableError,
 )
 from dracpu_agent.cluster.resources import CPU_NODES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, revision_of
+from dracpu_api.settings import encode_spec
 
 
 @pytest.fixture
@@ -38,10 +42,13 @@ async def client(server: FakeApi) -> AsyncIterator[ApiClient]:
         yield client
 
 
+def add_cpu_node(server: FakeApi, **status: Any) -> None:
+    server.add("cpunodes", {"metadata": {"name": "n1"}, "spec": encode_spec(spec()), "status": status})
+
+
 async def test_an_object_is_read_by_name_and_namespace(server: FakeApi, client: ApiClient) -> None:
-    server.add("resourceclaims", {"metadata": {"name": "c"}, "spec": {"x": 1}}, namespace="default")
-    claim = await client.get(RESOURCE_CLAIMS, "c", namespace="default")
-    assert claim["spec"] == {"x": 1}
+    made = server.add("resourceclaims", dra_objects.claim("c", dra_objects.request()))
+    assert await client.get(RESOURCE_CLAIMS, "c", namespace="default") == made
     assert server.requests[-1].headers["User-Agent"] == "dracpu-agent/1.2"
 
 
@@ -53,52 +60,56 @@ async def test_only_metadata_is_asked_for_where_only_that_is_needed(server: Fake
 
 async def test_lists_are_narrowed_by_field_selectors(server: FakeApi, client: ApiClient) -> None:
     for node in ("n1", "n2"):
-        server.add("resourceslices", {"metadata": {"name": node}, "spec": {"nodeName": node, "driver": "dra.cpu"}})
+        server.add("resourceslices", slice_of(node, [], name=node))
     answer = await client.list(RESOURCE_SLICES, field_selector="spec.nodeName=n2,spec.driver=dra.cpu")
     assert [item["metadata"]["name"] for item in answer["items"]] == ["n2"]
 
 
 async def test_a_dry_run_shows_the_object_and_stores_nothing(server: FakeApi, client: ApiClient) -> None:
-    body: dict[str, Any] = {"metadata": {"generateName": "s-"}, "spec": {}}
+    body = slice_of("n1", []) | {"metadata": {"generateName": "s-"}}
     answer = await client.create(RESOURCE_SLICES, body, dry_run=True)
     assert answer["metadata"]["name"].startswith("s-")
     assert server.all("resourceslices") == []
 
 
 async def test_a_replacement_of_an_outdated_object_is_a_conflict(server: FakeApi, client: ApiClient) -> None:
-    body = server.add("resourceslices", {"metadata": {"name": "s"}, "spec": {"a": 1}})
-    await client.replace(RESOURCE_SLICES, body | {"spec": {"a": 2}})
+    seen = server.add("resourceslices", slice_of("n1", [], name="s"))
+    first, second = (seen | {"spec": slice_of("n1", [single(cpu)])["spec"]} for cpu in (1, 2))
+    await client.replace(RESOURCE_SLICES, first)
     with pytest.raises(ConflictError):
-        await client.replace(RESOURCE_SLICES, body | {"spec": {"a": 3}})
-    assert server.get("resourceslices", "s")["spec"] == {"a": 2}
+        await client.replace(RESOURCE_SLICES, second)
+    assert server.get("resourceslices", "s")["spec"] == first["spec"]
 
 
 async def test_a_merge_patch_changes_what_it_names(server: FakeApi, client: ApiClient) -> None:
-    server.add("cpunodes", {"metadata": {"name": "n1"}, "status": {"a": 1, "b": 2}})
-    answer = await client.merge_patch(CPU_NODES, "n1", {"status": {"a": None, "c": 3}}, subresource="status")
-    assert answer["status"] == {"b": 2, "c": 3}
+    add_cpu_node(server, phase="Ready", claimsTotal=2)
+    patch = {"status": {"phase": None, "agentVersion": "3"}}
+    answer = await client.merge_patch(CPU_NODES, "n1", patch, subresource="status")
+    assert answer["status"] == {"claimsTotal": 2, "agentVersion": "3"}
 
 
 async def test_an_apply_takes_away_what_the_former_one_said(server: FakeApi, client: ApiClient) -> None:
-    server.add("cpunodes", {"metadata": {"name": "n1"}, "status": {"theirs": 1}})
-    for status in ({"a": 1, "b": 2}, {"b": 3}):
+    add_cpu_node(server, agentVersion="theirs")
+    for status in ({"phase": "Ready", "claimsTotal": 2}, {"claimsTotal": 3}):
         await client.apply(CPU_NODES, {"metadata": {"name": "n1"}, "status": status}, subresource="status")
-    assert server.get("cpunodes", "n1")["status"] == {"theirs": 1, "b": 3}
+    assert server.get("cpunodes", "n1")["status"] == {"agentVersion": "theirs", "claimsTotal": 3}
     assert server.requests[-1].query == {"fieldManager": "dracpu-agent", "force": "true"}
     assert server.requests[-1].body["kind"] == "CpuNode"
 
 
 async def test_only_the_very_object_that_was_seen_is_deleted(server: FakeApi, client: ApiClient) -> None:
-    body = server.add("resourceslices", {"metadata": {"name": "s"}, "spec": {}})
-    with pytest.raises(ConflictError):
-        await client.delete(RESOURCE_SLICES, "s", uid="another")
-    await client.delete(RESOURCE_SLICES, "s", uid=body["metadata"]["uid"], resource_version="2")
+    seen = server.add("resourceslices", slice_of("n1", [], name="s"))["metadata"]
+    now = server.edit("resourceslices", "s", lambda one: one["spec"].update(devices=[single(1)]))["metadata"]
+    for uid, version in (("another", now["resourceVersion"]), (seen["uid"], seen["resourceVersion"])):
+        with pytest.raises(ConflictError):
+            await client.delete(RESOURCE_SLICES, "s", uid=uid, resource_version=version)
+    await client.delete(RESOURCE_SLICES, "s", uid=now["uid"], resource_version=now["resourceVersion"])
     assert server.all("resourceslices") == []
 
 
 async def test_a_collection_is_deleted_by_selector_and_never_whole(server: FakeApi, client: ApiClient) -> None:
     for node in ("n1", "n2"):
-        server.add("resourceslices", {"metadata": {"name": node}, "spec": {"nodeName": node}})
+        server.add("resourceslices", slice_of(node, [], name=node))
     await client.delete_collection(RESOURCE_SLICES, field_selector="spec.nodeName=n1")
     assert [one["metadata"]["name"] for one in server.all("resourceslices")] == ["n2"]
     with pytest.raises(ValueError, match="selector"):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.slice_controller import SliceController, SlicesState, SliceTiming
 from dracpu_agent.devices.model import Capacity, Device, RequestPolicy, Taint
 from dracpu_api.cpuset import CpuSet
+from dracpu_sandbox.apiserver.kinds.gates import CONSUMABLE_CAPACITY, DEVICE_TAINTS, LIST_ATTRIBUTES
 
 QUICK = SliceTiming(
     debounce=0.01, repair_first=0.02, repair_cap=0.1, calm=60.0, recheck=0.05, retry_first=0.01, retry_cap=0.05
@@ -269,7 +271,7 @@ async def test_a_crash_between_any_two_writes_is_repaired_at_the_next_start(node
 
 async def test_without_consumable_capacity_no_group_is_ever_stored(node: Node) -> None:
     node.use(PATIENT)
-    node.server.disabled_gates.add("DRAConsumableCapacity")
+    node.server.gates.discard(CONSUMABLE_CAPACITY)
     async with background(node.controller.run()):
         node.controller.publish(group())
         state = await node.says(lambda state: state.reason == "FeatureGateDisabled")
@@ -283,11 +285,11 @@ async def test_without_consumable_capacity_no_group_is_ever_stored(node: Node) -
 
 
 async def test_the_gate_is_tried_again(node: Node) -> None:
-    node.server.disabled_gates.add("DRAConsumableCapacity")
+    node.server.gates.discard(CONSUMABLE_CAPACITY)
     async with background(node.controller.run()):
         node.controller.publish(group())
         await node.says(lambda state: state.reason == "FeatureGateDisabled")
-        node.server.disabled_gates.clear()
+        node.server.gates.add(CONSUMABLE_CAPACITY)
         await node.published(*group())
 
 
@@ -296,14 +298,14 @@ async def test_a_group_that_an_older_server_damages_later_is_taken_back(node: No
     async with background(node.controller.run()):
         node.controller.publish(group(32))
         await node.published(*group(32))
-        node.server.disabled_gates.add("DRAConsumableCapacity")
+        node.server.gates.discard(CONSUMABLE_CAPACITY)
         node.controller.publish(group(16))
         await node.says(lambda state: state.reason == "FeatureGateDisabled")
         await node.server.until(lambda: node.offered == [])
 
 
 async def test_dropped_taints_are_told_and_adopted(node: Node) -> None:
-    node.server.disabled_gates.add("DRADeviceTaints")
+    node.server.gates.discard(DEVICE_TAINTS)
     async with background(node.controller.run()):
         node.controller.publish(group(32, Taint("dra.cpu/settling")))
         state = await node.published(*group(32))
@@ -311,3 +313,48 @@ async def test_dropped_taints_are_told_and_adopted(node: Node) -> None:
         assert "DRADeviceTaints" in str(state.error)
         await node.server.settled()
         assert node.server.written() == ["POST resourceslices"] * 2  # the dry run and the slice, and no loop
+
+
+def close_to(root: str) -> list[Device]:
+    (device,) = group()
+    return [replace(device, attributes={"dra.cpu/numCPUs": 32, "resource.kubernetes.io/pcieRoot": (root,)})]
+
+
+def attributes(node: Node) -> set[str]:
+    return {name for one in node.slices for device in one["spec"]["devices"] for name in device["attributes"]}
+
+
+async def test_where_lists_are_refused_devices_are_published_without_them_and_the_gate_is_named(node: Node) -> None:
+    node.use(PATIENT)
+    async with background(node.controller.run()):
+        node.controller.publish(close_to("pci0000:00"))
+        state = await node.says(lambda state: state.reason == "FieldsDropped")
+        assert state.published
+        assert "DRAListTypeAttributes" in str(state.error)
+        assert attributes(node) == {"dra.cpu/numCPUs"}
+        await node.server.settled()
+        # what is refused, what sharing looks like, and the slice itself: no loop
+        assert node.server.written() == ["POST resourceslices"] * 3
+        node.controller.publish(group())
+        await node.says(lambda state: state.reason == "Published")
+
+
+async def test_lists_are_tried_again(node: Node) -> None:
+    async with background(node.controller.run()):
+        node.controller.publish(close_to("pci0000:00"))
+        await node.says(lambda state: state.reason == "FieldsDropped")
+        node.server.gates.add(LIST_ATTRIBUTES)
+        await node.says(lambda state: state.reason == "Published")
+        assert "resource.kubernetes.io/pcieRoot" in attributes(node)
+
+
+async def test_lists_that_are_refused_later_are_left_out_then(node: Node) -> None:
+    node.use(PATIENT)
+    node.server.gates.add(LIST_ATTRIBUTES)
+    async with background(node.controller.run()):
+        node.controller.publish(close_to("pci0000:00"))
+        await node.says(lambda state: state.reason == "Published")
+        node.server.gates.discard(LIST_ATTRIBUTES)
+        node.controller.publish(close_to("pci0000:80"))
+        await node.says(lambda state: state.reason == "FieldsDropped")
+        assert attributes(node) == {"dra.cpu/numCPUs"}

@@ -26,7 +26,7 @@ class Mirror:
         self.reflector = Reflector(
             client,
             NODES,
-            field_selector="spec.zone=a",
+            field_selector="spec.unschedulable=false",
             on_change=self._take,
             on_error=self.errors.append,
             backoff=Backoff(0.01, 0.02),
@@ -56,13 +56,13 @@ async def mirror(server: FakeApi) -> AsyncIterator[Mirror]:
         yield Mirror(server, client)
 
 
-def add(server: FakeApi, name: str, zone: str = "a") -> None:
-    server.add("nodes", {"metadata": {"name": name}, "spec": {"zone": zone}})
+def add(server: FakeApi, name: str, **spec: bool) -> None:
+    server.add("nodes", {"metadata": {"name": name}, "spec": spec})
 
 
 async def test_the_full_state_is_told_at_first_and_on_every_change(server: FakeApi, mirror: Mirror) -> None:
     add(server, "n1")
-    add(server, "elsewhere", zone="b")
+    add(server, "cordoned", unschedulable=True)
     async with background(mirror.reflector.run()):
         await mirror.shows("n1")
         add(server, "n2")
@@ -103,7 +103,7 @@ async def test_bookmarks_tell_nothing_and_move_the_revision(server: FakeApi, mir
     async with background(mirror.reflector.run()):
         await server.until(lambda: server.watching)
         told = mirror.told
-        add(server, "elsewhere", zone="b")
+        add(server, "cordoned", unschedulable=True)
         server.bookmark()
         add(server, "n1")
         await mirror.shows("n1")

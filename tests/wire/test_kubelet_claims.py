@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from fake_kubelet import DRA_SERVICES, FakeKubelet, KubeletError, RegisteredPlugin, kubelet_root
+from fake_kubelet import FakeKubelet, kubelet_root
 from structlog.testing import capture_logs
 
 from dracpu_agent.claims.model import ClaimRef, PreparedDevice
@@ -19,6 +19,7 @@ from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.proto.kubelet_dra_pb2 import Claim
 from dracpu_agent.kubelet.proto.kubelet_registration_pb2 import PluginInfo
 from dracpu_agent.kubelet.sockets import SocketServer
+from dracpu_sandbox.node.plugins import DRA_SERVICES, KubeletError, RegisteredPlugin
 
 DRIVER = "dra.cpu"
 ONE, TWO = ClaimRef("default", "one", "uid-1"), ClaimRef("default", "two", "uid-2")

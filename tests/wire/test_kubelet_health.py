@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 import grpc
 import grpc.aio
 import pytest
-from fake_kubelet import DRA_SERVICES, HEALTH_SERVICES, RegisteredPlugin, kubelet_root
+from fake_kubelet import kubelet_root
 
 from dracpu_agent.kubelet.health import DeviceHealth, HealthStreams
 from dracpu_agent.kubelet.proto.kubelet_health_pb2 import HEALTHY, UNHEALTHY, NodeWatchResourcesRequest
 from dracpu_agent.kubelet.proto.kubelet_registration_pb2 import PluginInfo
 from dracpu_agent.kubelet.sockets import SocketServer
+from dracpu_sandbox.node.plugins import DRA_SERVICES, HEALTH_SERVICES, RegisteredPlugin
 
 NEVER = 3600.0
 

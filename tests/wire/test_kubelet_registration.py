@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from fake_kubelet import FakeKubelet, KubeletError, kubelet_root
+from fake_kubelet import FakeKubelet, kubelet_root
 
 from dracpu_agent.claims.model import ClaimRef, PreparedDevice
 from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.kubelet.sockets import SocketError
+from dracpu_sandbox.node.plugins import KubeletError
 
 
 class Nothing:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from background import background
-from fake_api import FakeApi
-from fake_api_store import JsonObject, owned_by
+from fake_api import FakeApi, JsonObject
 from running_operator import kubeconfig
 
 from dracpu_operator.errors import HeldError, NotFoundError, RefusedError, UnavailableError
@@ -40,12 +39,7 @@ class Chart:
 
     def edit(self, manager: str, **spec: Any) -> None:
         """As somebody with kubectl does."""
-
-        def change(one: JsonObject) -> None:
-            one["spec"].update(spec)
-            one.update(owned_by(one, manager, {"spec": spec}, operation="Update"))
-
-        self.api.edit("cpudriverconfigs", "default", change)
+        self.api.write(manager, "cpudriverconfigs", "default", lambda one: one["spec"].update(spec))
 
     def claim(self, name: str, *pods: str) -> None:
         result = {"driver": "dra.cpu", "pool": "n1", "device": "cpudev001", "request": "r"}
@@ -69,7 +63,8 @@ async def test_the_config_is_made_kept_and_changed_with_the_values(chart: Chart)
     assert await chart.put(mode="individual", reservedCPUs="0") == "CpuDriverConfig default: created"
     assert await chart.put(mode="individual", reservedCPUs="0") == "CpuDriverConfig default: is as the chart says"
     assert await chart.put(reservedCPUs="1") == "CpuDriverConfig default: updated"
-    assert chart.spec == {"reservedCPUs": "1"}  # what left the values left the object
+    assert chart.spec["reservedCPUs"] == "1"
+    assert chart.spec["mode"] == "grouped"  # what left the values left the object, and is the default now
     applied = [one for one in chart.api.requests if one.method == "PATCH"]
     assert {(one.query["fieldManager"], one.query["force"]) for one in applied} == {("dracpu-chart", "false")}
 
@@ -79,8 +74,10 @@ async def test_what_somebody_has_edited_stays_and_the_words_say_who(chart: Chart
     chart.edit("kubectl-edit", reservedCPUs="0-3")
     written = len(chart.api.written())
     said = await chart.put(reservedCPUs="1")
-    assert "left as it is: its spec was written by kubectl-edit (2026-01-01T00:00:00Z)" in said
-    assert chart.spec == {"reservedCPUs": "0-3"}
+    entries = chart.api.get("cpudriverconfigs", "default")["metadata"]["managedFields"]
+    (when,) = (entry["time"] for entry in entries if entry["manager"] == "kubectl-edit")
+    assert f"left as it is: its spec was written by kubectl-edit ({when})" in said
+    assert chart.spec["reservedCPUs"] == "0-3"
     assert len(chart.api.written()) == written
 
 
@@ -99,11 +96,9 @@ async def _after(chart: Chart, requests: int, act: Any) -> None:
 
 async def test_a_status_that_the_operator_writes_is_no_edit(chart: Chart) -> None:
     await chart.put(reservedCPUs="0")
-    chart.api.edit(
-        "cpudriverconfigs",
-        "default",
-        lambda one: one.update(owned_by(one, "dracpu-operator", {"status": {"nodes": {}}}, "status")),
-    )
+    status = {"observedGeneration": 1}
+    chart.api.write("dracpu-operator", "cpudriverconfigs", "default", lambda one: one.update(status=status), "status")
+    assert chart.api.get("cpudriverconfigs", "default")["status"] == status
     assert "updated" in await chart.put(reservedCPUs="1")
 
 

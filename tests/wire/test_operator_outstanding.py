@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from background import background
 from fake_agents import FakeAgents
-from fake_api import FakeApi
-from fake_api_store import JsonObject
+from fake_api import FakeApi, JsonObject
 from operator_world import World
 from running_operator import NEVER_LISTING
 

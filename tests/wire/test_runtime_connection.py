@@ -4,28 +4,29 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fake_runtime import FakeContainer, FakePod, FakeRuntime
 from recording_handler import RecordingHandler, running
 
 from dracpu_agent.placement.model import ContainerUpdate
 from dracpu_agent.runtime.plugin import Backoff
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_sandbox.node.containers import Container, PodSandbox
+from dracpu_sandbox.node.nri_runtime import NriRuntime
 
 EVERY_NRI_KNOWS = 0x7FF  # event bits; any other makes runtimes before NRI 0.10 drop the plugin
 
 
-def with_containers(runtime: FakeRuntime, count: int, *, ballast: int = 0) -> list[str]:
+def with_containers(runtime: NriRuntime, count: int, *, ballast: int = 0) -> list[str]:
     ids = [f"old-{number}" for number in range(count)]
     for container_id in ids:
-        pod = FakePod(f"pod-{container_id}")
-        runtime.containers[container_id] = FakeContainer(container_id, pod, "app", stored=True, ballast=ballast)
+        pod = PodSandbox(f"pod-{container_id}")
+        runtime.containers[container_id] = Container(container_id, pod, "app", stored=True, ballast=ballast)
     return ids
 
 
 @pytest.mark.parametrize("skip_ids", [False, True])
 async def test_the_handshake_runs_in_order(tmp_path: Path, skip_ids: bool) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime:
+    async with NriRuntime(tmp_path / "s") as runtime:
         runtime.skip_ids = skip_ids
         async with running(tmp_path / "s", handler):
             await runtime.synchronized()
@@ -40,7 +41,7 @@ async def test_hooks_are_timed_for_the_metrics(tmp_path: Path) -> None:
     timed: list[tuple[str, bool]] = []
     handler = RecordingHandler()
     async with (
-        FakeRuntime(tmp_path / "s") as runtime,
+        NriRuntime(tmp_path / "s") as runtime,
         running(tmp_path / "s", handler, answered=lambda hook, seconds: timed.append((hook, seconds >= 0))),
     ):
         await runtime.synchronized()
@@ -50,7 +51,7 @@ async def test_hooks_are_timed_for_the_metrics(tmp_path: Path) -> None:
 async def test_containers_that_ran_unpinned_are_repaired(tmp_path: Path) -> None:
     handler = RecordingHandler()
     handler.sync_updates = lambda containers: [ContainerUpdate(one.id, CpuSet([1, 2])) for one in containers]
-    async with FakeRuntime(tmp_path / "s") as runtime:
+    async with NriRuntime(tmp_path / "s") as runtime:
         ids = with_containers(runtime, 3)
         async with running(tmp_path / "s", handler):
             await runtime.until(lambda: all(runtime.cpuset_of(one) == "1-2" for one in ids))
@@ -66,7 +67,7 @@ async def test_one_update_that_cannot_be_sent_does_not_keep_back_the_others(tmp_
         ContainerUpdate("unknown", CpuSet([1])),
         ContainerUpdate(containers[1].id, CpuSet([1])),
     ]
-    async with FakeRuntime(tmp_path / "s") as runtime:
+    async with NriRuntime(tmp_path / "s") as runtime:
         first, second = with_containers(runtime, 2)
         async with running(tmp_path / "s", handler):
             await runtime.until(lambda: runtime.cpuset_of(second) == "1")
@@ -76,7 +77,7 @@ async def test_one_update_that_cannot_be_sent_does_not_keep_back_the_others(tmp_
 async def test_a_list_of_megabytes_comes_in_parts(tmp_path: Path) -> None:
     handler = RecordingHandler()
     handler.sync_updates = lambda containers: [ContainerUpdate(one.id, CpuSet([1])) for one in containers]
-    async with FakeRuntime(tmp_path / "s") as runtime:
+    async with NriRuntime(tmp_path / "s") as runtime:
         runtime.request_timeout = 20.0
         ids = with_containers(runtime, 20, ballast=600_000)
         runtime.containers_per_chunk = 6
@@ -88,7 +89,7 @@ async def test_a_list_of_megabytes_comes_in_parts(tmp_path: Path) -> None:
 
 async def test_a_list_that_breaks_off_is_forgotten(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime:
+    async with NriRuntime(tmp_path / "s") as runtime:
         with_containers(runtime, 6)
         runtime.containers_per_chunk = 2
         breaks = iter([False, False, True])
@@ -106,10 +107,10 @@ async def test_a_list_that_breaks_off_is_forgotten(tmp_path: Path) -> None:
 
 async def test_containers_that_have_ended_are_nobodys_business(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
-        ended = await runtime.create_container(FakePod("job"), "app")
-        alive = await runtime.create_container(FakePod("web"), "app")
+        ended = await runtime.create_container(PodSandbox("job"), "app")
+        alive = await runtime.create_container(PodSandbox("web"), "app")
         await runtime.stop_container(ended)
         await runtime.restart()
         await runtime.synchronized()
@@ -118,7 +119,7 @@ async def test_containers_that_have_ended_are_nobodys_business(tmp_path: Path) -
 
 async def test_a_restarted_runtime_is_found_again(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         for _ in range(3):
             await handler.is_synchronized.wait()
             await runtime.restart()
@@ -129,7 +130,7 @@ async def test_a_restarted_runtime_is_found_again(tmp_path: Path) -> None:
 
 async def test_a_runtime_that_starts_later_is_waited_for(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    runtime = FakeRuntime(tmp_path / "s")
+    runtime = NriRuntime(tmp_path / "s")
     async with running(tmp_path / "s", handler):
         await handler.is_disconnected.wait()
         assert "No such file" in handler.told[0][1]
@@ -140,7 +141,7 @@ async def test_a_runtime_that_starts_later_is_waited_for(tmp_path: Path) -> None
 
 async def test_a_refused_registration_is_told_and_tried_again(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime:
+    async with NriRuntime(tmp_path / "s") as runtime:
         runtime.refuse_registration = 'invalid plugin index "4"'
         async with running(tmp_path / "s", handler):
             await handler.is_disconnected.wait()
@@ -159,7 +160,7 @@ async def test_a_list_that_cannot_be_handled_is_asked_for_again(tmp_path: Path) 
         return []
 
     handler.sync_updates = fail_once
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
     assert runtime.connections == 2
 
@@ -173,7 +174,7 @@ async def test_a_bug_outside_any_answer_costs_a_connection_and_not_the_plugin(tm
             raise failure
 
     handler.on_synchronized = fail_once
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await handler.is_synchronized.wait()
     assert runtime.connections == 2
     assert ("disconnected", "internal error, see the agent's log") in handler.told
@@ -191,9 +192,9 @@ async def test_hooks_under_way_end_with_the_connection(tmp_path: Path) -> None:
             cancelled.set()
 
     handler.place = wait_forever  # type: ignore[assignment]
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
-        creation = asyncio.create_task(runtime.create_container(FakePod("web"), "app"))
+        creation = asyncio.create_task(runtime.create_container(PodSandbox("web"), "app"))
         await entered.wait()
         runtime.drop()
         await cancelled.wait()

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fake_runtime import FakePod, FakeRuntime, HookError
 from recording_handler import SHARED, RecordingHandler, running
 
 from dracpu_agent.errors import PlacementError
@@ -13,15 +12,17 @@ from dracpu_agent.runtime.hooks import SERVICE, Hooks
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_agent.runtime.ttrpc import Call, Code, StatusError
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_sandbox.node.containers import PodSandbox
+from dracpu_sandbox.node.nri_runtime import HookError, NriRuntime
 
-WEB = FakePod("web", namespace="shop")
+WEB = PodSandbox("web", namespace="shop")
 OWN = CpuSet([2, 3])
 
 
 @pytest.mark.parametrize("own_methods", [True, False], ids=["own methods", "StateChange"])
 async def test_a_containers_life_is_told_in_order(tmp_path: Path, own_methods: bool) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         runtime.own_methods = own_methods
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
@@ -34,7 +35,7 @@ async def test_a_containers_life_is_told_in_order(tmp_path: Path, own_methods: b
 
 async def test_a_start_tells_that_the_container_is_known_where_nothing_else_does(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         runtime.sends_post_create = False
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
@@ -43,7 +44,7 @@ async def test_a_start_tells_that_the_container_is_known_where_nothing_else_does
 
 async def test_the_handler_sees_what_proves_a_claim(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         web = await runtime.create_container(
             WEB, "app", env=["DRA_CPUSET_u1=2-3"], cdi_devices=["dra.k8s.io/cpu=claim-u1"], cpus="0-7"
@@ -62,7 +63,7 @@ async def test_the_handler_sees_what_proves_a_claim(tmp_path: Path) -> None:
 
 async def test_others_move_in_the_same_answer(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
 
@@ -70,7 +71,7 @@ async def test_others_move_in_the_same_answer(tmp_path: Path) -> None:
             return Placement(OWN, (ContainerUpdate("unknown", SHARED), ContainerUpdate(web, CpuSet([6, 7]))))
 
         handler.place = exclusive
-        pinned = await runtime.create_container(FakePod("db"), "app")
+        pinned = await runtime.create_container(PodSandbox("db"), "app")
         assert runtime.cpuset_of(pinned) == "2-3"
         assert runtime.cpuset_of(web) == "6-7"
         handler.on_stop = lambda _: [ContainerUpdate(web, SHARED)]
@@ -84,7 +85,7 @@ async def test_a_refusal_reaches_the_kubelet_in_its_own_words_and_the_creation_i
     async def refuse(_: Container) -> Placement:
         raise PlacementError("DRA_CPUSET_x is not for pods to set")
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         handler.place = refuse
         with pytest.raises(HookError, match="^DRA_CPUSET_x is not for pods to set$"):
@@ -102,7 +103,7 @@ async def test_a_bug_while_creating_fails_closed(tmp_path: Path) -> None:
     async def fail(_: Container) -> Placement:
         raise KeyError("bug")
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         handler.place = fail
         with pytest.raises(HookError, match="internal error"):
@@ -116,7 +117,7 @@ async def test_a_placement_on_no_cpus_fails_closed(tmp_path: Path) -> None:
     async def nowhere(_: Container) -> Placement:
         return Placement(EMPTY)
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         handler.place = nowhere
         with pytest.raises(HookError, match="no CPU is left"):
@@ -130,7 +131,7 @@ async def test_a_decision_that_takes_too_long_is_an_error_before_the_runtime_giv
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         handler.place = never
         with pytest.raises(HookError, match="in time"):
@@ -145,7 +146,7 @@ async def test_a_timeout_inside_the_decision_is_not_taken_for_the_runtimes(tmp_p
     async def api_is_away(_: Container) -> Placement:
         raise TimeoutError
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         handler.place = api_is_away
         with pytest.raises(HookError, match="internal error"):
@@ -163,7 +164,7 @@ async def test_a_stalled_agent_is_dropped_comes_back_and_repairs_what_ran_unpinn
             await handler.is_disconnected.wait()  # does not even let itself be cancelled
         raise PlacementError("too late")
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         runtime.request_timeout = 0.2
         handler.place = stall
@@ -182,7 +183,7 @@ async def test_concurrent_creations_are_all_answered(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         return Placement(CpuSet([int(container.name)]))
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         handler.place = place
         ids = await asyncio.gather(*(runtime.create_container(WEB, str(number)) for number in range(50)))
@@ -196,7 +197,7 @@ async def test_a_container_that_may_not_start_is_stopped(tmp_path: Path) -> None
         raise PlacementError("its CPUs were given away")
 
     for own_methods in (True, False):
-        async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+        async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
             runtime.own_methods = own_methods
             await runtime.synchronized()
             handler.on_start = refuse
@@ -208,7 +209,7 @@ async def test_a_container_that_may_not_start_is_stopped(tmp_path: Path) -> None
 
 async def test_the_kubelets_changes_do_not_move_a_container(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
         await runtime.update_container(web, cpus="0-63")  # the kubelet's CPU manager
@@ -220,7 +221,7 @@ async def test_the_kubelets_changes_do_not_move_a_container(tmp_path: Path) -> N
 
 async def test_a_change_without_cpus_to_repeat_is_refused(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
         handler.on_update = lambda one: ContainerUpdate(one.id, EMPTY)
@@ -235,7 +236,7 @@ async def test_hooks_that_only_tell_never_fail(tmp_path: Path, own_methods: bool
     def fail(_: str) -> list[ContainerUpdate]:
         raise KeyError("bug")
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         runtime.own_methods = own_methods
         await runtime.synchronized()
         handler.on_stop = fail
@@ -249,7 +250,7 @@ async def test_hooks_that_only_tell_never_fail(tmp_path: Path, own_methods: bool
 
 
 async def test_a_container_without_a_handlers_answer_keeps_what_the_pod_had(tmp_path: Path) -> None:
-    async with FakeRuntime(tmp_path / "s") as runtime:  # no plugin at all
+    async with NriRuntime(tmp_path / "s") as runtime:  # no plugin at all
         web = await runtime.create_container(WEB, "app", cpus="0-1")
         assert runtime.cpuset_of(web) == "0-1"
 

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fake_runtime import FakePod, FakeRuntime, HookError
 from recording_handler import SHARED, RecordingHandler, running
 
 from dracpu_agent.errors import PlacementError
@@ -12,31 +11,33 @@ from dracpu_agent.placement.model import Container, ContainerUpdate, Placement
 from dracpu_agent.runtime import plugin as plugin_module
 from dracpu_agent.runtime.plugin import RuntimeUnavailableError, UpdateFailedError
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_sandbox.node.containers import PodSandbox
+from dracpu_sandbox.node.nri_runtime import HookError, NriRuntime
 
 GROWN = CpuSet(range(8))
 
 
 async def test_a_push_moves_a_container(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
-        web = await runtime.create_container(FakePod("web"), "app")
+        web = await runtime.create_container(PodSandbox("web"), "app")
         await plugin.push(ContainerUpdate(web, GROWN))
         assert runtime.cpuset_of(web) == "0-7"
 
 
 async def test_a_push_of_an_unknown_container_succeeds_as_the_runtime_does_not_tell(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s"), running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s"), running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
         await plugin.push(ContainerUpdate("unknown", GROWN))
 
 
 async def test_the_container_that_fails_is_known_and_others_are_not_kept_back(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
-        bad, ended, good = [await runtime.create_container(FakePod(name), "app") for name in ("a", "b", "c")]
+        bad, ended, good = [await runtime.create_container(PodSandbox(name), "app") for name in ("a", "b", "c")]
         runtime.failing_updates.add(bad)
         await runtime.stop_container(ended)
         for container_id in (bad, ended):
@@ -48,7 +49,7 @@ async def test_the_container_that_fails_is_known_and_others_are_not_kept_back(tm
 
 async def test_an_empty_cpuset_is_not_pushed(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s"), running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s"), running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
         with pytest.raises(PlacementError):
             await plugin.push(ContainerUpdate("web", EMPTY))
@@ -59,7 +60,7 @@ async def test_without_a_runtime_there_is_nobody_to_push_to(tmp_path: Path) -> N
     async with running(tmp_path / "s", handler) as plugin:
         with pytest.raises(RuntimeUnavailableError):
             await plugin.push(ContainerUpdate("web", GROWN))
-        async with FakeRuntime(tmp_path / "s") as runtime:
+        async with NriRuntime(tmp_path / "s") as runtime:
             await handler.is_synchronized.wait()
             handler.is_disconnected.clear()
             await runtime.stop()
@@ -71,7 +72,7 @@ async def test_without_a_runtime_there_is_nobody_to_push_to(tmp_path: Path) -> N
 async def test_nothing_is_pushed_before_the_runtimes_list_is_answered(tmp_path: Path) -> None:
     handler = RecordingHandler()
     early: list[asyncio.Task[None]] = []
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         runtime.before_chunk = lambda _: early.append(asyncio.create_task(plugin.push(ContainerUpdate("web", GROWN))))
         await handler.is_synchronized.wait()
         with pytest.raises(RuntimeUnavailableError):
@@ -82,7 +83,7 @@ async def test_nothing_is_pushed_before_the_runtimes_list_is_answered(tmp_path: 
 async def test_a_push_that_is_awaited_inside_a_hook_is_refused_at_once(tmp_path: Path) -> None:
     handler = RecordingHandler()
 
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
 
         async def deadlock(_: Container) -> Placement:
             await plugin.push(ContainerUpdate("web", GROWN))
@@ -91,7 +92,7 @@ async def test_a_push_that_is_awaited_inside_a_hook_is_refused_at_once(tmp_path:
         await handler.is_synchronized.wait()
         handler.place = deadlock
         with pytest.raises(HookError, match="internal error"):
-            await runtime.create_container(FakePod("db"), "app")
+            await runtime.create_container(PodSandbox("db"), "app")
     assert runtime.connections == 1
 
 
@@ -99,9 +100,9 @@ async def test_a_push_that_is_awaited_inside_a_hook_is_refused_at_once(tmp_path:
 async def test_a_push_that_a_hook_starts_is_applied_after_the_hooks_answer(tmp_path: Path, hook_fails: bool) -> None:
     handler = RecordingHandler()
     pushes: list[asyncio.Task[None]] = []
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
-        web = await runtime.create_container(FakePod("web"), "app")
+        web = await runtime.create_container(PodSandbox("web"), "app")
 
         async def start_a_push(_: Container) -> Placement:
             pushes.append(asyncio.create_task(plugin.push(ContainerUpdate(web, GROWN))))
@@ -111,7 +112,7 @@ async def test_a_push_that_a_hook_starts_is_applied_after_the_hooks_answer(tmp_p
             return Placement(CpuSet([2]), (ContainerUpdate(web, CpuSet([5])),))
 
         handler.place = start_a_push
-        creation = asyncio.create_task(runtime.create_container(FakePod("db"), "app"))
+        creation = asyncio.create_task(runtime.create_container(PodSandbox("db"), "app"))
         assert (await asyncio.gather(creation, return_exceptions=True))[0].__class__ is (
             HookError if hook_fails else str
         )
@@ -125,9 +126,9 @@ async def test_a_runtime_that_does_not_answer_is_not_waited_for_forever(
 ) -> None:
     monkeypatch.setattr(plugin_module, "PUSH_TIMEOUT", 0.05)
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
-        web = await runtime.create_container(FakePod("web"), "app")
+        web = await runtime.create_container(PodSandbox("web"), "app")
         async with runtime.busy():
             with pytest.raises(UpdateFailedError, match=f"did not answer the update of container {web}"):
                 await plugin.push(ContainerUpdate(web, GROWN))
@@ -135,7 +136,7 @@ async def test_a_runtime_that_does_not_answer_is_not_waited_for_forever(
 
 async def test_a_push_under_way_ends_with_the_connection(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    async with FakeRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
         async with runtime.busy():
             push = asyncio.create_task(plugin.push(ContainerUpdate("web", GROWN)))

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_runtime_wire import CallError, PluginConnection
 
 from dracpu_agent.runtime.mux import PLUGIN_CONNECTION, RUNTIME_CONNECTION, ConnectionEndedError, Mux, ProtocolError
 from dracpu_agent.runtime.proto import ttrpc_pb2
 from dracpu_agent.runtime.ttrpc import MAX_DATA, Call, Client, Code, Reply, Server, StatusError
+from dracpu_sandbox.node.nri_wire import CallError, PluginConnection
 
 Answer = Callable[[Call], Awaitable[Reply]]
 Serve = Callable[[str, bytes], Awaitable[bytes]]

@@ -13,7 +13,7 @@ from dracpu_agent.claims.earmarks import Places
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.model import ClaimRef, CpuGrant
 from dracpu_agent.errors import DriverError
-from dracpu_api.cpuset import CpuSet, CpuSetError
+from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.settings import (
     CpuNodeSpec,
     Settings,
@@ -40,6 +40,7 @@ class Checkpoint:
     claims: tuple[HeldClaim, ...]
     former: Settings | None = None  # whose devices are published while the node settles
     earmarks: Places = field(default_factory=dict)
+    withheld: CpuSet = EMPTY  # the core that stays with the system where nothing is reserved
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -53,6 +54,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
         "earmarks": {
             uid: {device: str(cpus) for device, cpus in places.items()} for uid, places in checkpoint.earmarks.items()
         },
+        "withheld": str(checkpoint.withheld),
     }
     return json.dumps({"checksum": _checksum(body), "body": body}, separators=(",", ":")).encode() + b"\n"
 
@@ -73,7 +75,8 @@ def decode(data: bytes) -> Checkpoint:
             uid: {device: CpuSet.parse(cpus) for device, cpus in places.items()}
             for uid, places in body["earmarks"].items()
         }
-        return Checkpoint(body["node"], spec, claims, former, earmarks)
+        withheld = CpuSet.parse(body.get("withheld", ""))  # absent in those of version 0.1.0
+        return Checkpoint(body["node"], spec, claims, former, earmarks, withheld)
     except (ValueError, AttributeError, KeyError, TypeError, SettingsError) as error:
         raise CheckpointError(f"it cannot be read: {error!r}") from error
 

@@ -39,14 +39,20 @@ class Earmarks:
         self._places: dict[str, dict[str, CpuSet]] = {}  # of prepared claims too: they may be unprepared and come again
         self._waiting: frozenset[str] = frozenset()
 
+    def move_to(self, topology: Topology, machine: Machine) -> None:
+        """CPUs came or went: `update` finds new places for those that are lost."""
+        self._topology = topology
+        self._machine = machine
+
     @property
     def places(self) -> Places:
         """For the checkpoint: an agent that restarts must not move what is published already."""
         return self._places
 
-    def restore(self, places: Places) -> None:
-        """What an earlier agent kept."""
+    def restore(self, places: Places, waiting: Collection[str]) -> None:
+        """What an earlier agent kept; `waiting`: for whom nobody else may have it before the next `update`."""
         self._places = {uid: dict(devices) for uid, devices in places.items()}
+        self._waiting = frozenset(self._places).intersection(waiting)
 
     def of(self, uid: str, device: str) -> CpuSet:
         """The CPUs kept for a claim's part of a device."""
@@ -93,7 +99,7 @@ class Earmarks:
         for device, cpus in claim.devices:
             amounts[device] = amounts.get(device, 0) + cpus
         return [
-            _Want(claim.uid, device, group, amount)
+            _Want(claim.uid, device, group & self._topology.online, amount)
             for device, amount in amounts.items()
             if (group := resolve(self._topology, device)) is not None
         ]
@@ -105,7 +111,7 @@ class Earmarks:
         amount = min(want.amount, len(free))  # what has been reserved since cannot be kept
         if not amount:
             return EMPTY
-        group_by = grouping_of(self._topology, want.device) or GroupBy.NUMA_NODE
+        group_by = grouping_of(want.device) or GroupBy.NUMA_NODE
         try:
             return choose(self._machine, want.group, free, Ask(amount, settings.allocation), group_by)
         except AllocationError:  # whole cores cannot be had any more

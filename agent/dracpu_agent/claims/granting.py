@@ -1,5 +1,7 @@
 """What a claim asks for -> the CPUs that it gets: devices/ knows the group behind a name, allocation/ picks in it."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.choose import Ask, choose
@@ -10,7 +12,7 @@ from dracpu_agent.claims.model import CpuGrant
 from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
 from dracpu_agent.devices.publish import grouping_of, resolve
 from dracpu_agent.topology.model import Topology
-from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.settings import Allocation, GroupBy
 
 
@@ -44,7 +46,11 @@ class Granting:
             raise ClaimRefusedError(
                 f"claim {request.ref}, request {ask.request}: node {self.node_name} has no device {ask.device}"
             )
-        group_by = grouping_of(self.topology, ask.device)
+        if group.isdisjoint(self.topology.online):
+            raise ClaimRefusedError(
+                f"claim {request.ref}, request {ask.request}: the CPUs of device {ask.device} ({group}) are offline"
+            )
+        group_by = grouping_of(ask.device)
         if ask.amount is None and group_by is not None:
             raise ClaimRefusedError(
                 f"claim {request.ref}, request {ask.request}: device {ask.device} was given without a number of CPUs; "
@@ -56,15 +62,17 @@ class Granting:
             wanted = Ask(ask.amount, ask.parameters.applied_to(self.allocation), explicit=ask.parameters.cpuset)
         free = self.topology.online - self.reserved - self.held - self.earmarks.of_others(request.ref.uid) - taken
         kept = self.earmarks.of(request.ref.uid, ask.device)
-        cpus = self._pick(group, free, kept, wanted, group_by or GroupBy.NUMA_NODE)
+        close = union(self.topology.pcie_roots.get(root, EMPTY) for root in ask.roots)
+        cpus = self._pick(group, (free & kept, free & close, free), wanted, group_by or GroupBy.NUMA_NODE)
         return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
 
-    def _pick(self, group: CpuSet, free: CpuSet, kept: CpuSet, wanted: Ask, group_by: GroupBy) -> CpuSet:
-        if kept_and_free := free & kept:
-            try:
-                return choose(self.machine, group, kept_and_free, wanted, group_by, reserved=self.reserved)
-            except AllocationError:  # the claim's own parameters want others: there may be some
-                pass
+    def _pick(self, group: CpuSet, choices: Sequence[CpuSet], wanted: Ask, group_by: GroupBy) -> CpuSet:
+        """Out of the first choice that has enough. A claim's own parameters may want others than were kept for it."""
+        *better, free = choices
+        for cpus in better:
+            if not cpus.isdisjoint(group):
+                with suppress(AllocationError):
+                    return choose(self.machine, group, cpus, wanted, group_by, reserved=self.reserved)
         return choose(self.machine, group, free, wanted, group_by, reserved=self.reserved)
 
 

@@ -61,7 +61,7 @@ def parameters_for(request: str, configs: Iterable[Mapping[str, Any]]) -> ClaimP
     """What the allocation's config entries for our driver say of one request, class entries under claim entries."""
     merged = {"FromClass": ClaimParameters(), "FromClaim": ClaimParameters()}
     for config in configs:
-        if not _concerns(config.get("requests") or (), request):
+        if not concerns(config.get("requests") or (), request):
             continue
         source = str(config.get("source"))
         if source not in merged:
@@ -102,8 +102,9 @@ def read_parameters(parameters: object) -> ClaimParameters:
     raise ParametersError(f'parameters.apiVersion must be "{_OURS}" or "{_THEIRS}", got {version!r}')
 
 
-def _concerns(named: Iterable[str], request: str) -> bool:
-    """No name means every request; a request's name stands for all its sub-requests."""
+def concerns(named: Iterable[str], request: str) -> bool:
+    """Whether a config or a constraint that names these requests is about this one. No name means every request; a
+    request's name stands for all its sub-requests."""
     named = tuple(named)
     return not named or request in named or request.partition("/")[0] in named
 

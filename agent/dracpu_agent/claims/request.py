@@ -7,7 +7,7 @@ that the claim was not allocated for what this node publishes.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dracpu_agent.claims.model import ClaimRef
@@ -33,6 +33,7 @@ class DeviceAsk:
     share_id: str | None
     amount: int | None  # None: the device is not shared, the claim has all of it
     parameters: ClaimParameters
+    roots: frozenset[str] = frozenset()  # PCIe roots that its CPUs should be close to; no part of the allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class ClaimRequest:
     asks: tuple[DeviceAsk, ...]
     consumers: frozenset[str]  # UIDs of the pods that the claim is reserved for
     digest: str  # of the allocation: another digest under the same UID is another allocation
+
+    def beside(self, roots: Mapping[str, frozenset[str]]) -> "ClaimRequest":
+        """The same, with the PCIe roots that its requests should be close to."""
+        asks = tuple(replace(ask, roots=roots.get(ask.request, frozenset())) for ask in self.asks)
+        return replace(self, asks=asks)
 
 
 def read_request(ref: ClaimRef, claim: Json, node_name: str) -> ClaimRequest:

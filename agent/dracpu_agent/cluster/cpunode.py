@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import structlog
 
@@ -16,8 +16,6 @@ from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_t
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 
 log = structlog.stdlib.get_logger(__name__)
-
-STATUS_INTERVAL: Final = 5.0  # seconds between two writes of what nobody waits for
 
 
 class CpuNodeWatch:
@@ -67,7 +65,7 @@ class StatusWriter:
         api: ApiClient,
         node_name: str,
         *,
-        interval: float = STATUS_INTERVAL,
+        interval: float = 5.0,
         backoff: Backoff | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import structlog
 
@@ -33,13 +33,18 @@ from dracpu_agent.cluster.slice_plan import (
     plan_withdrawal,
     slice_of,
 )
-from dracpu_agent.cluster.slice_render import render_device
+from dracpu_agent.cluster.slice_render import render_device, without_lists
 from dracpu_agent.cluster.slice_view import SliceView
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 from dracpu_agent.devices.model import Device
 
 log = structlog.stdlib.get_logger(__name__)
 
+_LISTS_REFUSED: Final = (
+    "the API server refuses attributes that are lists, so devices are published without their PCIe roots: enable the "
+    "feature gate DRAListTypeAttributes in the API server and the scheduler, or set exposePCIeRoots: false in the "
+    "CpuDriverConfig"
+)
 _QUIET_CONFLICTS = 3  # that somebody else wrote first is everyday life; more in a row is worth telling
 
 
@@ -99,9 +104,11 @@ class SliceController:
         self._failures = 0
         self._adopted: list[Adoption] = []
         self._remark: str | None = None  # what was dropped, harmlessly
-        self._sharing_works = False  # seen with this API server
+        self._sharing_works = False  # seen with this API server; the same for the next two
+        self._lists_work = False
+        self._lists_refused = False
         self._refused: str | None = None  # why the wanted devices must not be published
-        self._refused_until = 0.0
+        self._refused_until = 0.0  # the same for lists
         self._reflector = Reflector(
             api,
             RESOURCE_SLICES,
@@ -163,7 +170,7 @@ class SliceController:
             self._wake.clear()
             if self._told:
                 self._told = False
-                self._refused = None
+                self._try_all_again()
                 self._pace.told()
                 self._retry.reset()
             if self._instructed and self._view is not None:
@@ -173,14 +180,15 @@ class SliceController:
         """Compares and writes; answers the seconds until the next look. Only a look that finds nothing to do says
         that the slices are published."""
         now = asyncio.get_running_loop().time()
-        if self._refused is not None and now >= self._refused_until:
-            self._refused = None
+        if now >= self._refused_until:
+            self._try_all_again()
         if not self._plan(view):
             return self._settled(view)
         if wait := self._pace.wait(now):
             return wait
         try:
             await self._look_up_node()
+            await self._rehearse_lists(now)
             await self._rehearse()
             for operation in self._plan(view):
                 await self._carry_out(operation, view)
@@ -200,12 +208,32 @@ class SliceController:
         return plan(self._pool, self._publishable(), view.slices(), self._adopted)
 
     def _publishable(self) -> tuple[JsonObject, ...]:
-        return () if self._wanted is None or self._refused is not None else self._wanted
+        if self._wanted is None or self._refused is not None:
+            return ()
+        return without_lists(self._wanted) if self._lists_refused else self._wanted
+
+    def _try_all_again(self) -> None:
+        self._refused = None
+        self._lists_refused = False
 
     async def _look_up_node(self) -> None:
         """Before every write: a node may be deleted and made again, and slices of the former one are collected."""
         node = await self._api.get(NODES, self._pool.node_name, metadata_only=True)
         self._pool = replace(self._pool, node_uid=node["metadata"]["uid"])
+
+    async def _rehearse_lists(self, now: float) -> None:
+        """Asks the server whether it takes lists: it refuses a whole slice for one of them, and devices without their
+        PCIe roots are better than none."""
+        lists = [device for device in self._publishable() if without_lists([device]) != (device,)]
+        if not lists or self._lists_work:
+            return
+        try:
+            await self._api.create(RESOURCE_SLICES, slice_of(self._pool, lists[:1]), dry_run=True)
+            self._lists_work = True
+        except InvalidError as error:
+            log.warning("devices are published without lists", node=self._pool.node_name, error=error.message)
+            self._lists_refused = True
+            self._refused_until = now + self._timing.recheck
 
     async def _rehearse(self) -> None:
         """Has the server show what it would store, before the first shared devices can be seen by a scheduler."""
@@ -259,8 +287,10 @@ class SliceController:
         elif self._refused is not None:
             self._report(view, published=False, reason="FeatureGateDisabled", error=self._refused)
             return self._timing.recheck
-        elif self._remark is not None:
-            self._report(view, published=True, reason="FieldsDropped", error=self._remark)
+        elif self._remark is not None or self._lists_refused:
+            told = "; ".join(filter(None, (self._remark, _LISTS_REFUSED if self._lists_refused else None)))
+            self._report(view, published=True, reason="FieldsDropped", error=told)
+            return self._timing.recheck if self._lists_refused else None
         else:
             self._report(view, published=True, reason="Published")
         return None
@@ -272,7 +302,9 @@ class SliceController:
                 log.warning("publishing failed, trying again", node=self._pool.node_name, error=error.message)
             self._report(self._view, published=False, reason=error.reason, error=error.message)
         # what is refused as invalid will be refused again: only another server version or gate changes that
-        delay = self._timing.recheck if isinstance(error, InvalidError) else self._retry.next(error)
+        final = isinstance(error, InvalidError) and not self._lists_work  # else lists may be what is refused by now
+        self._lists_work = False
+        delay = self._timing.recheck if final else self._retry.next(error)
         self._pace.hold(now, delay)
         return delay
 

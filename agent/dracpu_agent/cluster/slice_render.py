@@ -1,7 +1,12 @@
 """Devices as ResourceSlices carry them (resource.k8s.io/v1). Pure."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from dracpu_agent.cluster.resources import JsonObject
 from dracpu_agent.devices.model import AttributeValue, Capacity, Device, Taint
+
+_LISTS: Final = frozenset({"strings", "ints", "bools", "versions"})
 
 
 def render_device(device: Device) -> JsonObject:
@@ -17,6 +22,11 @@ def render_device(device: Device) -> JsonObject:
     return rendered
 
 
+def without_lists(devices: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
+    """The devices less their attributes that are lists; the others are the same objects as before."""
+    return tuple(_without_lists(device) for device in devices)
+
+
 def quantity(amount: int) -> str:
     """A whole number as the API server itself writes it: 2000 comes back as "2k", and must not look like a change."""
     suffixes = ["", "k", "M", "G", "T", "P", "E"]
@@ -24,6 +34,15 @@ def quantity(amount: int) -> str:
         amount //= 1000
         del suffixes[0]
     return f"{amount}{suffixes[0]}"
+
+
+def _without_lists(device: JsonObject) -> JsonObject:
+    attributes = device.get("attributes") or {}
+    kept = {name: value for name, value in attributes.items() if _LISTS.isdisjoint(value)}
+    if len(kept) == len(attributes):
+        return device
+    rest = {field: value for field, value in device.items() if field != "attributes"}
+    return rest | {"attributes": kept} if kept else rest
 
 
 def _attribute(value: AttributeValue) -> JsonObject:

@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from dracpu_agent.devices.model import AttributeValue, Device
+from dracpu_agent.devices.attributes import pcie_roots
+from dracpu_agent.devices.model import OFFLINE, AttributeValue, Device
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.topology.model import Cpu, Topology
 from dracpu_api import names
@@ -13,25 +14,54 @@ _NAME: Final = re.compile(r"cpudev(\d{3,4})")
 
 
 def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
-    """The devices to offer, core by core, so that a scheduler that takes them in this order hands out whole cores."""
+    """The devices to offer, core by core, so that a scheduler that takes them in this order hands out whole cores.
+
+    A CPU that is offline is not offered. When a claim holds it the device stays, closed to others.
+    """
     in_listed_order = sorted(topology.cpus, key=lambda cpu: (cpu.core, cpu.id))
-    return tuple(
+    offered = [
         _device(topology, offer, cpu)
         for cpu in in_listed_order
         if cpu.id not in offer.reserved and cpu.id not in offer.held_by_others(names.device_of_cpu(cpu.id))
-    )
+    ]
+    offline = [
+        _offline_device(topology, offer, cpu)
+        for cpu in offer.all_held - topology.online - offer.reserved
+        if cpu in offer.held_through(names.device_of_cpu(cpu))
+    ]
+    return (*offered, *offline)
 
 
 def resolve(topology: Topology, device: str) -> CpuSet | None:
-    """The CPU that a device's name stands for; None when no CPU of this machine is called so."""
+    """The CPU that a device's name stands for, be it offline; None when no CPU of this machine is called so."""
+    cpu = _cpu_of(device)
+    return CpuSet([cpu]) if cpu is not None and cpu in topology.present else None
+
+
+def represents(device: str) -> bool:
+    """True when devices of this mode are called so."""
+    return _cpu_of(device) is not None
+
+
+def _cpu_of(device: str) -> int | None:
     match = _NAME.fullmatch(device)
-    if match is None:
-        return None
-    cpu = int(match[1])
-    return CpuSet([cpu]) if cpu in topology.online and names.device_of_cpu(cpu) == device else None
+    return int(match[1]) if match is not None and names.device_of_cpu(int(match[1])) == device else None
+
+
+def _offline_device(topology: Topology, offer: Offer, cpu: int) -> Device:
+    known = topology.known.get(cpu)
+    attributes: dict[str, AttributeValue] = {names.ATTRIBUTE_CPU: cpu}
+    if known is not None:
+        attributes = _attributes(topology, offer, known)
+    return Device(names.device_of_cpu(cpu), CpuSet([cpu]), attributes, taints=(*offer.taints, OFFLINE))
 
 
 def _device(topology: Topology, offer: Offer, cpu: Cpu) -> Device:
+    attributes = _attributes(topology, offer, cpu)
+    return Device(names.device_of_cpu(cpu.id), CpuSet([cpu.id]), attributes, taints=offer.taints)
+
+
+def _attributes(topology: Topology, offer: Offer, cpu: Cpu) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
         names.ATTRIBUTE_CPU: cpu.id,
         names.ATTRIBUTE_CORE: cpu.core_id,
@@ -43,4 +73,4 @@ def _device(topology: Topology, offer: Offer, cpu: Cpu) -> Device:
         attributes[name] = cpu.numa
     if cpu.l3 >= 0:
         attributes[names.ATTRIBUTE_L3] = cpu.l3
-    return Device(name=names.device_of_cpu(cpu.id), cpus=CpuSet([cpu.id]), attributes=attributes, taints=offer.taints)
+    return attributes | pcie_roots(topology, offer.settings, CpuSet([cpu.id]), len(attributes))

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 
 AttributeValue = bool | int | str | tuple[str, ...]
@@ -35,6 +36,12 @@ class Taint:
     key: str
     value: str = ""
     effect: Literal["NoSchedule", "NoExecute", "None"] = "NoSchedule"
+
+
+# A CPU that a claim holds is offline. On a device that is the claim's alone, or has no CPU left:
+OFFLINE: Final = Taint(names.TAINT_OFFLINE)
+# On a group that others share: it is to be seen, and keeps nobody away from the CPUs that are online.
+PARTLY_OFFLINE: Final = Taint(names.TAINT_OFFLINE, effect="None")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,17 @@ def resolve(topology: Topology, device: str) -> CpuSet | None:
     return individual.resolve(topology, device) if cpus is None else cpus
 
 
-def represents(topology: Topology, settings: Settings, device: str) -> bool:
-    """True when these settings publish a device of this name: what is held through another one is not in the slices."""
+def represents(settings: Settings, device: str) -> bool:
+    """True when devices are called so under these settings: what is held through others is not in the slices. The name
+    alone tells, whatever is offline."""
     match settings.mode:
         case Mode.GROUPED:
-            return grouped.represents(topology, settings.group_by, device)
+            return grouped.represents(settings.group_by, device)
         case Mode.INDIVIDUAL:
-            return individual.resolve(topology, device) is not None
+            return individual.represents(device)
 
 
-def grouping_of(topology: Topology, device: str) -> GroupBy | None:
+def grouping_of(device: str) -> GroupBy | None:
     """The grouping that a device belongs to, whatever the settings are now; None for an individual device, of which
     claims take all rather than some CPUs."""
-    return grouped.grouping_of(topology, device)
+    return grouped.grouping_of(device)

@@ -166,14 +166,14 @@ class Board:
         return EMPTY if wanted == tracked.told else wanted
 
     def _wanted(self, uses: frozenset[Use], division: Division) -> CpuSet:
-        if not uses:
-            return division.shared
-        return union(division.granted.get(use.cdi_device, EMPTY) for use in uses) & division.online
+        """Of a claim's CPUs those that are online; a container that has none left runs where it is in nobody's way."""
+        granted = union(division.granted.get(use.cdi_device, EMPTY) for use in uses)
+        return (granted & division.online) or division.shared
 
     def _strays(self, tracked: _Tracked, division: Division) -> bool:
         """True when the container may run, as far as the runtime was told, on CPUs of a claim that is not its own."""
-        if not tracked.told:
-            return True
+        if tracked.told.isdisjoint(division.online):
+            return True  # unknown, or all offline: then cgroup v2 lets it run wherever its parent may
         own = union(division.granted.get(use.cdi_device, EMPTY) for use in tracked.uses)
         return not tracked.told.isdisjoint(division.exclusive - own)
 

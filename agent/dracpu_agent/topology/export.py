@@ -41,7 +41,7 @@ def from_json(text: str) -> Topology:
     """Reads what `to_json` wrote; a description that contradicts itself is refused rather than believed in part."""
     try:
         items = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TopologyError(f"not JSON: {error}") from error
     return from_items(items)
 
@@ -63,22 +63,35 @@ def from_items(items: object) -> Topology:
     return topology
 
 
-def _cpu(item: object, place: int) -> tuple[Cpu, object]:
-    """A CPU and what is said of its siblings."""
-    if not isinstance(item, dict) or set(item) != set(FIELDS):
-        raise TopologyError(f"item {place} must be an object with exactly these fields: {', '.join(FIELDS)}")
-    cpu, core, socket, numa = (_number(item, name, place) for name in ("cpu", "core", "socket", "numa"))
-    l3 = _number(item, "l3", place, least=-1)
-    core_type: CoreType | None = next((known for known in CORE_TYPES if known == item["type"]), None)
-    if core_type is None:
-        raise TopologyError(f"item {place}: type must be one of {', '.join(CORE_TYPES)}, got {item['type']!r}")
+def cpu_of(item: Mapping[str, object], place: int) -> int:
+    """The number of the CPU that is described."""
+    cpu = number_of(item, "cpu", place)
     if cpu > MAX_CPU:
         raise TopologyError(f"item {place}: cpu {cpu} is above {MAX_CPU}, the highest that Linux can have")
-    return Cpu(cpu, core, core, socket, numa, l3, core_type), item["siblings"]
+    return cpu
 
 
-def _number(item: Mapping[str, object], name: str, place: int, least: int = 0) -> int:
+def core_type_of(value: object, place: int) -> CoreType:
+    """One of the types that this driver knows."""
+    for known in CORE_TYPES:
+        if value == known:
+            return known
+    raise TopologyError(f"item {place}: type must be one of {', '.join(CORE_TYPES)}, got {value!r}")
+
+
+def number_of(item: Mapping[str, object], name: str, place: int, least: int = 0) -> int:
+    """A field that is an id."""
     value = item[name]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
         raise TopologyError(f"item {place}: {name} must be a whole number from {least} to {MOST}, got {value!r}")
     return value
+
+
+def _cpu(item: object, place: int) -> tuple[Cpu, object]:
+    """A CPU and what is said of its siblings."""
+    if not isinstance(item, dict) or set(item) != set(FIELDS):
+        raise TopologyError(f"item {place} must be an object with exactly these fields: {', '.join(FIELDS)}")
+    cpu = cpu_of(item, place)
+    core, socket, numa = (number_of(item, name, place) for name in ("core", "socket", "numa"))
+    l3 = number_of(item, "l3", place, least=-1)
+    return Cpu(cpu, core, core, socket, numa, l3, core_type_of(item["type"], place)), item["siblings"]

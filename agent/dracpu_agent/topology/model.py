@@ -39,6 +39,8 @@ class Topology:
     isolated: CpuSet = EMPTY  # kernel command line isolcpus; reported, offered all the same
     nohz_full: CpuSet = EMPTY
     incomplete: Mapping[int, str] = field(default_factory=dict)  # online CPUs that are not offered, and why
+    gone: tuple[Cpu, ...] = ()  # CPUs that were online when this machine was read before, as they were then
+    pcie_roots: Mapping[str, CpuSet] = field(default_factory=dict)  # "pci0000:00" -> online CPUs close to it
 
     @cached_property
     def online(self) -> CpuSet:
@@ -49,6 +51,16 @@ class Topology:
     def by_id(self) -> Mapping[int, Cpu]:
         """CPU id -> CPU."""
         return {cpu.id: cpu for cpu in self.cpus}
+
+    @cached_property
+    def known(self) -> Mapping[int, Cpu]:
+        """CPU id -> CPU, of those that are gone too."""
+        return {cpu.id: cpu for cpu in (*self.gone, *self.cpus)}
+
+    @cached_property
+    def present(self) -> CpuSet:
+        """Every CPU that the machine has or had, whatever may run on it now."""
+        return self.online | self.offline | CpuSet(self.incomplete) | CpuSet(cpu.id for cpu in self.gone)
 
     @cached_property
     def cores(self) -> Mapping[int, CpuSet]:

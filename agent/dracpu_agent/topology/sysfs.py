@@ -7,10 +7,12 @@ does not help is not read: SMT shows in the lists of a core's CPUs on every kern
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from dracpu_agent.topology.model import CoreType, Topology, TopologyError
+from dracpu_agent.topology.pcie import read_roots
 from dracpu_agent.topology.readings import (
     UNKNOWN,
     Group,
@@ -50,7 +52,7 @@ def read(sysfs_root: Path, procfs_root: Path) -> Topology:
     cores = partition(described, sysfs.core)
     lowest = CpuSet(core.cpus.lowest for core in cores)
     package_groups = partition(described, sysfs.package)
-    return decide(
+    topology = decide(
         Readings(
             online=online,
             cores=cores,
@@ -66,6 +68,8 @@ def read(sysfs_root: Path, procfs_root: Path) -> Topology:
             arch=_arch(procfs_root),
         )
     )
+    close = ((root, cpus & topology.online) for root, cpus in read_roots(sysfs_root).items())
+    return replace(topology, pcie_roots={root: cpus for root, cpus in close if cpus})
 
 
 def read_online(sysfs_root: Path) -> CpuSet:

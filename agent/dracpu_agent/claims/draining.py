@@ -1,0 +1,23 @@
+"""Claims that a node's devices do not show any more: it drains until they have ended."""
+
+from collections.abc import Mapping
+
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.devices.publish import represents
+from dracpu_api.settings import CpuNodeSpec
+
+
+def draining(spec: CpuNodeSpec, held: Mapping[str, HeldClaim]) -> tuple[ClaimRef, ...]:
+    """Claims that have CPUs through devices of a former representation, prepared or listed as outstanding."""
+
+    def is_former(device: str) -> bool:
+        return not represents(spec.settings, device)
+
+    keeping = [claim.ref for claim in held.values() if any(is_former(grant.device) for grant in claim.grants)]
+    waiting = [
+        ClaimRef(claim.namespace, claim.name, claim.uid)
+        for claim in spec.outstanding
+        if claim.uid not in held and any(is_former(device) for device, _ in claim.devices)
+    ]
+    return (*keeping, *waiting)

@@ -1,0 +1,22 @@
+"""Attributes that devices of every mode have in the same way."""
+
+from typing import Final
+
+from dracpu_agent.devices.model import AttributeValue
+from dracpu_agent.topology.model import Topology
+from dracpu_api import names
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import Settings
+
+_VALUES: Final = 48  # API server: values of all attributes of a device, each item of a list counted
+
+
+def pcie_roots(topology: Topology, settings: Settings, cpus: CpuSet, others: int) -> dict[str, AttributeValue]:
+    """The PCIe roots that any of the CPUs is close to, beside `others` values; nothing unless the settings ask for it.
+
+    A list always, for a CPU has several roots; a device of another driver that stands at one of them matches.
+    """
+    if not settings.expose_pcie_roots:
+        return {}
+    roots = sorted(root for root, close in topology.pcie_roots.items() if not close.isdisjoint(cpus))
+    return {names.ATTRIBUTE_PCIE_ROOT: tuple(roots[: _VALUES - others])} if roots else {}

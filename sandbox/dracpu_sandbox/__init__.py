@@ -1,0 +1,1 @@
+"""The sandbox: a whole cluster in one process, for newcomers and for tests."""

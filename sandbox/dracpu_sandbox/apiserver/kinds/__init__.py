@@ -1,0 +1,1 @@
+"""What is served and how objects look: discovery, OpenAPI, tables, schemas, validation."""

@@ -1,0 +1,49 @@
+"""Times as a person reads them: `5m30s` since then."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_YEAR: Final = 365 * _DAY
+
+
+def parse_time(text: str) -> datetime | None:
+    """A time as objects carry it, with or without parts of a second; None when it is none."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def since(text: object, now: datetime) -> str:
+    """How long ago a time is."""
+    moment = parse_time(text) if isinstance(text, str) else None
+    return human((now - moment).total_seconds()) if moment is not None else "<unknown>"
+
+
+def human(seconds: float) -> str:
+    """A duration, with as many digits as a person cares for: the same steps as kubectl has."""
+    if seconds < -1:
+        return "<invalid>"
+    whole = max(0, int(seconds))
+    for below, unit, letter, part, small in _STEPS:
+        if whole < below:
+            big, rest = divmod(whole, unit)
+            return f"{big}{letter}" + (f"{rest // part}{small}" if part and rest // part else "")
+    return f"{whole // _YEAR}y"
+
+
+# below this many seconds: in this unit, with this smaller one behind it (0: without)
+_STEPS: Final = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (2 * _DAY, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)

@@ -1,0 +1,36 @@
+"""Events have two faces: that of the core group, which is stored, and that of events.k8s.io with other names."""
+
+from typing import Final
+
+from dracpu_sandbox.apiserver.kinds.model import JsonObject
+
+_NAMES: Final = {  # events.k8s.io -> core
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedCount": "count",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedSource": "source",
+}
+_BACK: Final = {core: new for new, core in _NAMES.items()}
+
+
+def to_core(event: JsonObject) -> JsonObject:
+    """An event of events.k8s.io as it is stored."""
+    core = {_NAMES.get(name, name): value for name, value in event.items()}
+    # the conversion fills what core clients read
+    return {
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        **core,
+        "apiVersion": "v1",
+    }
+
+
+def from_core(event: JsonObject) -> JsonObject:
+    """A stored event as events.k8s.io shows it."""
+    new = {_BACK.get(name, name): value for name, value in event.items()}
+    return {**new, "apiVersion": "events.k8s.io/v1"}

@@ -1,0 +1,93 @@
+"""What is wrong with an object, told as the API server tells it: field, kind of error, value, detail."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.refusal import Cause, RefusedError
+from dracpu_sandbox.apiserver.refusal import invalid as refused
+
+_OMITTED: Final = object()  # the value is not told
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error of one field."""
+
+    field: str
+    reason: str  # as the cause in a Status bears it
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+    def below(self, prefix: str) -> "Problem":
+        """The same, of an object that stands at `prefix` in a larger one."""
+        return replace(self, field=prefix + self.field)
+
+
+def invalid(field: str, value: Any, detail: str) -> Problem:
+    """The value is wrong."""
+    shown = "" if value is _OMITTED else f"{told(value)}: "
+    return Problem(field, "FieldValueInvalid", f"Invalid value: {shown}{detail}")
+
+
+def invalid_without_value(field: str, detail: str) -> Problem:
+    """The value is wrong and too long to be told."""
+    return invalid(field, _OMITTED, detail)
+
+
+def type_invalid(field: str, found: str, detail: str) -> Problem:
+    """The value has another type than the field."""
+    return Problem(field, "FieldValueTypeInvalid", f"Invalid value: {told(found)}: {detail}")
+
+
+def required(field: str, detail: str = "") -> Problem:
+    """The field is missing."""
+    return Problem(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def duplicate(field: str, value: Any) -> Problem:
+    """The value stands there twice."""
+    return Problem(field, "FieldValueDuplicate", f"Duplicate value: {told(value)}")
+
+
+def forbidden(field: str, detail: str) -> Problem:
+    """The field must not be set, or not be changed."""
+    return Problem(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def unsupported(field: str, value: Any, supported: Iterable[Any]) -> Problem:
+    """The value is none of those that there are."""
+    choices = ", ".join(told(one) for one in supported)
+    message = f"Unsupported value: {told(value)}" + (f": supported values: {choices}" if choices else "")
+    return Problem(field, "FieldValueNotSupported", message)
+
+
+def too_long(field: str, limit: int) -> Problem:
+    """The text is too long."""
+    return Problem(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def too_many(field: str, count: int, limit: int) -> Problem:
+    """The list or map has too many entries."""
+    return Problem(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
+
+
+def not_found(field: str, value: Any, detail: str = "") -> Problem:
+    """The value refers to nothing."""
+    return Problem(field, "FieldValueNotFound", f"Not found: {told(value)}" + (f": {detail}" if detail else ""))
+
+
+def told(value: Any) -> str:
+    """A value as it stands in a message."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def refusal(kind: Kind, name: str, problems: Sequence[Problem]) -> RefusedError:
+    """The error that says that an object is invalid, and why."""
+    shown = replace(kind, group="") if kind.stored_as else kind  # the other face of a core kind bears the core's name
+    different = dict.fromkeys(problems)  # the same error is told once
+    return refused(shown, name, *(Cause(one.field, one.message, one.reason) for one in different))

@@ -1,0 +1,99 @@
+"""The requestPolicy of a capacity: which amounts claims may ask for (facts/dra-observed.md section 2)."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final
+
+from dracpu_sandbox.apiserver.kinds import problems
+from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.problems import Problem
+from dracpu_sandbox.cel.quantity import Quantity
+
+_CHOICES: Final = 10
+
+
+def check_policy(capacity: JsonObject, path: str, *, is_shared: bool) -> Iterator[Problem]:
+    """What is wrong with a capacity's policy; values that are no multiples of the step are right for the API server."""
+    policy = capacity.get("requestPolicy")
+    if policy is None:
+        return
+    if not is_shared:
+        yield problems.forbidden(path, "allowMultipleAllocations must be true")
+        return
+    value = capacity.get("value", "0")
+    choices, bounds = policy.get("validValues"), policy.get("validRange")
+    if choices and bounds is not None:
+        detail = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        yield problems.forbidden(path, detail)
+    elif choices:
+        yield from _check_choices(policy.get("default"), choices, value, path)
+    elif bounds is not None:
+        yield from _check_range(policy.get("default"), bounds, value, path)
+
+
+def _check_choices(default: str | None, choices: list[str], value: str, path: str) -> Iterator[Problem]:
+    if default is None:
+        yield problems.required(f"{path}.default", "required when validValues is defined")
+        return
+    here = f"{path}.validValues"
+    if len(choices) > _CHOICES:
+        yield problems.too_many(here, len(choices), _CHOICES)
+    else:
+        amounts = [_number(one) for one in choices]
+        for number, amount in enumerate(amounts):
+            if amount in amounts[:number]:
+                yield problems.duplicate(f"{here}[{number}]", choices[number])
+            elif number and amount < amounts[number - 1]:
+                detail = "values must be sorted in ascending order"
+                yield problems.invalid(f"{here}[{number}]", choices[number], detail)
+            if amount > _number(value):
+                detail = f"option is larger than capacity value: {value}"
+                yield problems.invalid(f"{here}[{number}]", choices[number], detail)
+        if _number(default) in amounts:
+            return
+    yield problems.invalid(here, default, "default value is not valid according to the requestPolicy")
+
+
+def _check_range(default: str | None, bounds: JsonObject, value: str, path: str) -> Iterator[Problem]:
+    here = f"{path}.validRange"
+    least, most, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
+    if default is None:
+        yield problems.required(f"{path}.default", "required when validRange is defined")
+    if least is None:
+        yield problems.required(f"{here}.min", "required when validRange is defined")
+        return
+    if _number(least) > _number(value):
+        yield problems.invalid(f"{here}.min", least, f"min is larger than capacity value: {value}")
+    if default is not None and _number(default) < _number(least):
+        yield problems.invalid(f"{here}.min", default, f"default is less than min: {least}")
+    if most is not None:
+        if _number(least) > _number(most):
+            yield problems.invalid(f"{here}.max", least, f"min is larger than max: {most}")
+        if _number(most) > _number(value):
+            yield problems.invalid(f"{here}.max", most, f"max is larger than capacity value: {value}")
+        if default is not None and _number(default) > _number(most):
+            yield problems.invalid(f"{here}.max", default, f"default is more than max: {most}")
+    if step is not None:
+        yield from _check_step(default, least, most, step, value, here)
+
+
+def _check_step(
+    default: str | None, least: str, most: str | None, step: str, value: str, here: str
+) -> Iterator[Problem]:
+    one_step = Quantity(_number(least) + _number(step))
+    if one_step.number > _number(value):
+        detail = f"one step {one_step} is larger than capacity value: {value}"
+        yield problems.invalid(f"{here}.step", step, detail)
+    for amount in (default, most):
+        # a step of 0 makes the real API server fail; here it fits nothing but the minimum
+        if amount is not None and not _fits(_number(amount) - _number(least), _number(step)):
+            detail = f"value is not a multiple of a given step ({step}) from ({least})"
+            yield problems.invalid(f"{here}.step", amount, detail)
+
+
+def _fits(distance: Fraction, step: Fraction) -> bool:
+    return distance % step == 0 if step else distance == 0
+
+
+def _number(text: str) -> Fraction:
+    return Quantity.parse(text).number

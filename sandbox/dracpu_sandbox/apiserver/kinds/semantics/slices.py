@@ -1,0 +1,214 @@
+"""ResourceSlices: pools, devices, attributes, capacities, taints, counters."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dracpu_sandbox.apiserver.kinds import gates, problems
+from dracpu_sandbox.apiserver.kinds.gates import Gates
+from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.problems import Problem
+from dracpu_sandbox.apiserver.kinds.semantics import names
+from dracpu_sandbox.apiserver.kinds.semantics.policies import check_policy
+from dracpu_sandbox.apiserver.kinds.semantics.requests import TAINT_EFFECTS, limited, unique
+
+_DEVICES: Final = 128
+_DEVICES_WITH_MORE: Final = 64  # of a slice in which any device has taints, consumed counters or lists as attributes
+_PROPERTIES: Final = 32  # attributes and capacities of a device
+_TAINTS: Final = 16
+_COUNTER_SETS: Final = 8
+_COUNTERS: Final = 32
+_CONSUMED_SETS: Final = 2
+_TEXT_BYTES: Final = 64
+_SELECTIONS: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_LISTS: Final = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
+_VALUES: Final = ("int", "bool", "string", "version", *_LISTS)
+_SEMVER: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
+)
+_GATED: Final = {  # gate -> fields of devices, of their capacities and of their attributes
+    gates.CONSUMABLE_CAPACITY: (("allowMultipleAllocations",), ("requestPolicy",), ()),
+    gates.DEVICE_TAINTS: (("taints",), (), ()),
+    gates.LIST_ATTRIBUTES: ((), (), tuple(_LISTS)),
+    gates.NODE_ALLOCATABLE: (("nodeAllocatableResourceMappings",), (), ()),
+}
+
+
+def slice_with_defaults(item: JsonObject) -> JsonObject:
+    """A slice with times on its taints."""
+    spec: JsonObject = item.get("spec") or {}
+    filled = {name: value for name, value in spec.items() if name != "devices"}
+    if spec.get("devices"):
+        filled["devices"] = [_device_with_defaults(one) for one in spec["devices"]]
+    return {**item, "spec": filled}
+
+
+def _device_with_defaults(device: JsonObject) -> JsonObject:
+    if not device.get("taints"):
+        return device
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # whole seconds, as the API server's
+    return {**device, "taints": [{"timeAdded": now, **taint} for taint in device["taints"]]}
+
+
+def gated_slice(item: JsonObject, on: Gates) -> JsonObject:
+    """A slice without the fields whose feature gates are off."""
+    off = [fields for gate, fields in _GATED.items() if gate not in on]
+    spec: JsonObject = item["spec"]
+    if not off or not spec.get("devices"):
+        return item
+    dropped = tuple(frozenset(name for fields in off for name in fields[place]) for place in range(3))
+    return {**item, "spec": {**spec, "devices": [_gated_device(one, *dropped) for one in spec["devices"]]}}
+
+
+def _gated_device(
+    device: JsonObject, own: frozenset[str], of_capacities: frozenset[str], of_attributes: frozenset[str]
+) -> JsonObject:
+    left = _less(device, own)
+    for holder, dropped in (("capacity", of_capacities), ("attributes", of_attributes)):
+        if left.get(holder):
+            left[holder] = {name: _less(one, dropped) for name, one in left[holder].items()}
+    return left
+
+
+def _less(one: JsonObject, dropped: frozenset[str]) -> JsonObject:
+    return {name: value for name, value in one.items() if name not in dropped}
+
+
+def check_slice(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
+    """What is wrong with a slice."""
+    spec = item["spec"]
+    yield from names.required_subdomain("spec.driver", spec.get("driver"), 63)
+    yield from _pool(spec.get("pool") or {})
+    yield from _selection(spec)
+    devices, sets = spec.get("devices") or [], spec.get("sharedCounters") or []
+    if devices and sets:
+        yield problems.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
+    needs_more = any(one.get("taints") or one.get("consumesCounters") or _has_lists(one) for one in devices)
+    yield from limited("spec.devices", devices, _DEVICES_WITH_MORE if needs_more else _DEVICES)
+    if len(devices) <= _DEVICES:
+        yield from unique("spec.devices", [one.get("name", "") for one in devices])
+        for number, device in enumerate(devices):
+            yield from _device(device, f"spec.devices[{number}]")
+    yield from limited("spec.sharedCounters", sets, _COUNTER_SETS)
+    yield from unique("spec.sharedCounters", [one.get("name", "") for one in sets])
+    for number, one in enumerate(sets[:_COUNTER_SETS]):
+        yield from _counter_set(one, f"spec.sharedCounters[{number}]")
+    if old is not None:
+        yield from _changes(spec, old["spec"])
+
+
+def _changes(spec: JsonObject, old: JsonObject) -> Iterator[Problem]:
+    for name in ("driver", "nodeName"):
+        if spec.get(name) != old.get(name):
+            yield problems.invalid(f"spec.{name}", spec.get(name), "field is immutable")
+    pool = (spec.get("pool") or {}).get("name")
+    if pool != (old.get("pool") or {}).get("name"):
+        yield problems.invalid("spec.pool.name", pool, "field is immutable")
+
+
+def _pool(pool: JsonObject) -> Iterator[Problem]:
+    name = pool.get("name")
+    if not name:
+        yield problems.required("spec.pool.name")
+    else:
+        for part in name.split("/"):
+            yield from names.subdomain("spec.pool.name", part)
+    if pool.get("resourceSliceCount", 0) <= 0:
+        value = pool.get("resourceSliceCount", 0)
+        yield problems.invalid("spec.pool.resourceSliceCount", value, "must be greater than zero")
+    if pool.get("generation", 0) < 0:
+        yield problems.invalid("spec.pool.generation", pool["generation"], "must be greater than or equal to zero")
+
+
+def _selection(spec: JsonObject) -> Iterator[Problem]:
+    chosen = [f"`{name}`" for name in _SELECTIONS if spec.get(name)]
+    detail = f"exactly one of {', '.join(f'`{name}`' for name in _SELECTIONS)} is required"
+    if not chosen:
+        yield problems.required("spec", detail)
+    elif len(chosen) > 1:
+        told = "{" + ", ".join(chosen) + "}"
+        yield problems.invalid("spec", told, f"{detail}, but multiple fields are set")
+    if spec.get("nodeName"):
+        yield from names.subdomain("spec.nodeName", spec["nodeName"])
+
+
+def _device(device: JsonObject, path: str) -> Iterator[Problem]:
+    yield from names.label(f"{path}.name", device.get("name", ""))
+    attributes, capacities = device.get("attributes") or {}, device.get("capacity") or {}
+    count = len(attributes) + len(capacities)
+    if count > _PROPERTIES:
+        detail = f"the total number of attributes and capacities must not exceed {_PROPERTIES}"
+        yield problems.invalid(path, count, detail)
+    for name, value in attributes.items():
+        yield from names.device_identifier(f"{path}.attributes", name)
+        yield from _attribute(value, f"{path}.attributes[{name}]")
+    is_shared = bool(device.get("allowMultipleAllocations"))
+    for name, capacity in capacities.items():
+        yield from names.device_identifier(f"{path}.capacity", name)
+        yield from check_policy(capacity, f"{path}.capacity[{name}].requestPolicy", is_shared=is_shared)
+    taints = device.get("taints") or []
+    yield from limited(f"{path}.taints", taints, _TAINTS)
+    for number, taint in enumerate(taints[:_TAINTS]):
+        yield from _taint(taint, f"{path}.taints[{number}]")
+    consumed = device.get("consumesCounters") or []
+    yield from limited(f"{path}.consumesCounters", consumed, _CONSUMED_SETS)
+    yield from unique(f"{path}.consumesCounters", [one.get("counterSet", "") for one in consumed])
+    for number, one in enumerate(consumed[:_CONSUMED_SETS]):
+        here = f"{path}.consumesCounters[{number}]"
+        if not one.get("counterSet"):
+            yield problems.required(f"{here}.counterSet")
+        else:
+            yield from names.label(f"{here}.counterSet", one["counterSet"])
+        yield from _counters(one, here)
+
+
+def _has_lists(device: JsonObject) -> bool:
+    return any(_LISTS.keys() & value.keys() for value in (device.get("attributes") or {}).values())
+
+
+def _attribute(value: JsonObject, path: str) -> Iterator[Problem]:
+    given = [name for name in _VALUES if name in value and value[name] != []]
+    if len(given) != 1:
+        yield problems.invalid(path, value if given else "", "exactly one value must be specified")
+    for name in given:
+        if name not in _LISTS:
+            yield from _text(name, value[name], f"{path}.{name}")
+            continue
+        for number, one in enumerate(value[name]):
+            yield from _text(_LISTS[name], one, f"{path}.{name}[{number}]")
+
+
+def _text(kind: str, value: Any, path: str) -> Iterator[Problem]:
+    """What is wrong with one value of an attribute; numbers and truths are always right."""
+    if kind == "version" and not _SEMVER.fullmatch(value):
+        yield problems.invalid(path, value, "must be a string compatible with semver.org spec 2.0.0")
+    if kind in {"string", "version"} and len(value.encode()) > _TEXT_BYTES:
+        yield problems.too_long(path, _TEXT_BYTES)
+
+
+def _taint(taint: JsonObject, path: str) -> Iterator[Problem]:
+    yield from names.qualified(f"{path}.key", taint.get("key", ""))
+    if taint.get("value"):
+        yield from names.label_value(f"{path}.value", taint["value"])
+    if not taint.get("effect"):
+        yield problems.required(f"{path}.effect")
+    elif taint["effect"] not in TAINT_EFFECTS:
+        yield problems.unsupported(f"{path}.effect", taint["effect"], TAINT_EFFECTS)
+
+
+def _counter_set(one: JsonObject, path: str) -> Iterator[Problem]:
+    if not one.get("name"):
+        yield problems.required(f"{path}.name")
+    else:
+        yield from names.label(f"{path}.name", one["name"])
+    yield from _counters(one, path)
+
+
+def _counters(holder: JsonObject, path: str) -> Iterator[Problem]:
+    counters: dict[str, Any] = holder.get("counters") or {}
+    if not counters:
+        yield problems.required(f"{path}.counters")
+    yield from limited(f"{path}.counters", list(counters), _COUNTERS)
+    for name in counters:
+        yield from names.label(f"{path}.counters", name)

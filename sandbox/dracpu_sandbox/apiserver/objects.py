@@ -1,0 +1,383 @@
+"""The verbs: what it means to create, read, change and delete objects, whoever asks and however.
+
+Synchronous, with nothing awaited: each write is one step from the stored object to the next one.
+"""
+
+import base64
+import binascii
+import json
+import secrets
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Protocol
+
+from dracpu_sandbox.apiserver import deletion as deleting
+from dracpu_sandbox.apiserver import ownership, refusal, strategies
+from dracpu_sandbox.apiserver.deletion import Deletion
+from dracpu_sandbox.apiserver.fieldsets import shape_of
+from dracpu_sandbox.apiserver.kinds.admission import admit, unknown_fields
+from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.registry import Registry
+from dracpu_sandbox.apiserver.ownership import Manager, Operation, Shares
+from dracpu_sandbox.apiserver.refusal import Cause
+from dracpu_sandbox.apiserver.selectors import Predicate, everything
+from dracpu_sandbox.apiserver.store import Store, Stored
+
+JsonObject = dict[str, Any]
+
+_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"  # letters that make no words
+_LONGEST_BASE: Final = 58
+_TRIES: Final = 8
+
+
+class Admit(Protocol):
+    """Fills in defaults, drops what is unknown, refuses what is wrong."""
+
+    def __call__(self, kind: Kind, new: JsonObject, old: JsonObject | None, *, subresource: str = "") -> JsonObject: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a write is done."""
+
+    manager: str = "unknown"
+    dry_run: bool = False
+    force: bool = False  # an apply takes fields from others
+    validation: Literal["Strict", "Warn", "Ignore"] = "Ignore"  # of fields that are unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write has made."""
+
+    stored: Stored
+    created: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list, and where it goes on."""
+
+    stored: list[Stored]
+    revision: int
+    onward: str = ""
+    remaining: int = 0
+
+    @property
+    def metadata(self) -> JsonObject:
+        """As it stands in a list."""
+        metadata: JsonObject = {"resourceVersion": str(self.revision)}
+        return metadata | ({"continue": self.onward, "remainingItemCount": self.remaining} if self.onward else {})
+
+
+class Objects:
+    """All objects of all kinds."""
+
+    def __init__(self, store: Store, registry: Registry, *, admit: Admit = admit) -> None:
+        self.store = store
+        self.registry = registry
+        self._admit = admit
+
+    # Reading
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """One object."""
+        stored = self.store.get(kind.storage, (namespace, name))
+        if stored is None:
+            raise refusal.not_found(kind, name)
+        return stored
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        selects: Predicate = everything,
+        *,
+        limit: int = 0,
+        onward: str = "",
+        at: int | None = None,
+    ) -> Page:
+        """The objects that are selected, or a page of them; `onward` is what the page before said, `at` a revision."""
+        revision, after = _read_token(onward) if onward else (self.store.revision if at is None else at, None)
+        present = revision == self.store.revision
+        found = self.store.all(kind.storage) if present else self.store.all_at(kind.storage, revision)
+        chosen = [
+            one
+            for one in found
+            if (not namespace or one.key[0] == namespace) and (after is None or one.key > after) and selects(one.object)
+        ]
+        if not limit or len(chosen) <= limit:
+            return Page(chosen, revision)
+        return Page(chosen[:limit], revision, _token(revision, chosen[limit - 1]), len(chosen) - limit)
+
+    # Writing
+
+    def create(self, kind: Kind, namespace: str, body: JsonObject, writing: Writing) -> Written:
+        """POST."""
+        body = _identified(kind, namespace, "", body)
+        self._open_for_new(kind, namespace, body)
+        warnings = self._unknown(kind, body, writing)
+        name = self._free_name(kind, namespace, body)
+        new = strategies.fresh(kind, namespace, name, body, uid=str(uuid.uuid4()), now=timestamp())
+        if "get" not in kind.verbs:
+            return Written(Stored(self._admit(kind, new, None)), created=True, warnings=warnings)
+        return Written(self._write(kind, None, new, "", writing), created=True, warnings=warnings)
+
+    def replace(
+        self, kind: Kind, namespace: str, name: str, body: JsonObject, writing: Writing, subresource: str = ""
+    ) -> Written:
+        """PUT."""
+        body = _identified(kind, namespace, name, body)
+        live = self.get(kind, namespace, name)
+        said, uid = body["metadata"], live.object["metadata"]["uid"]
+        if said.get("uid") and said["uid"] != uid:
+            told = f"Precondition failed: UID in precondition: {said['uid']}, UID in object meta: {uid}"
+            raise refusal.conflict(kind, name, told)
+        if not said.get("resourceVersion") and strategies.needs_version(kind):
+            cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+            raise refusal.invalid(kind, name, cause)
+        warnings = self._unknown(kind, body, writing)
+        new = strategies.carried(kind, _face(kind, live.object), body, subresource)
+        return Written(self._write(kind, live, new, subresource, writing), warnings=warnings)
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[JsonObject], Any],
+        writing: Writing,
+        subresource: str = "",
+    ) -> Written:
+        """PATCH in all ways but apply: `change` makes the new object from the one that is there."""
+        live = self.get(kind, namespace, name)
+        shown = _face(kind, live.object)
+        wanted = _identified(kind, namespace, name, change(shown))
+        warnings = self._unknown(kind, wanted, writing)
+        new = strategies.carried(kind, shown, wanted, subresource)
+        return Written(self._write(kind, live, new, subresource, writing), warnings=warnings)
+
+    def apply(
+        self, kind: Kind, namespace: str, name: str, config: JsonObject, writing: Writing, subresource: str = ""
+    ) -> Written:
+        """PATCH with a server-side apply, which makes what is not there."""
+        config = _identified(kind, namespace, name, config)
+        config = _status_alone(config) if subresource == "status" else _less_status(kind, config)
+        if config["metadata"].get("managedFields"):
+            raise refusal.bad_request("metadata.managedFields must be nil")
+        if unknown := unknown_fields(kind, config):
+            raise _undeclared(kind, namespace, name, unknown)
+        live = self.store.get(kind.storage, (namespace, name))
+        if live is None:
+            return self._apply_new(kind, namespace, name, config, writing, subresource)
+        shown = _face(kind, live.object)
+        outcome = self._merged(kind, shown, config, writing, subresource)
+        new = strategies.carried(kind, shown, outcome.object, subresource)
+        return Written(self._write(kind, live, new, subresource, writing, outcome.shares))
+
+    def _apply_new(
+        self, kind: Kind, namespace: str, name: str, config: JsonObject, writing: Writing, subresource: str
+    ) -> Written:
+        if subresource:
+            raise refusal.not_found(kind, name)
+        if uid := config["metadata"].get("uid"):
+            told = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise refusal.conflict(kind, name, told)
+        self._open_for_new(kind, namespace, config)
+        new = strategies.fresh(kind, namespace, name, config, uid=str(uuid.uuid4()), now=timestamp())
+        shares = self._merged(kind, {}, config, writing, "").shares
+        return Written(self._write(kind, None, new, "", writing, shares), created=True)
+
+    def _merged(
+        self, kind: Kind, shown: JsonObject, config: JsonObject, writing: Writing, subresource: str
+    ) -> ownership.Applied:
+        manager = _manager(kind, writing, "Apply", subresource)
+        shares, shape = ownership.shares_of(shown, {}), shape_of(kind)
+        return ownership.applied(shown, config, shares, manager, shape, timestamp(), force=writing.force)
+
+    def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> tuple[Stored, bool]:
+        """DELETE: the object as it is now, or was last, and whether it is gone."""
+        live = self.get(kind, namespace, name)
+        deleting.check(kind, live.object, deletion)
+        doomed = deleting.marked(kind, live.object, deletion, datetime.now(UTC))
+        gone = deleting.may_go(kind, doomed)
+        if deletion.dry_run:
+            return live, gone
+        if gone:
+            return self._remove(kind, live, live.object), True
+        if doomed == live.object:
+            return live, False
+        return self.store.put(kind.storage, live.key, doomed), False
+
+    def _write(
+        self,
+        kind: Kind,
+        live: Stored | None,
+        new: JsonObject,
+        subresource: str,
+        writing: Writing,
+        shares: Shares | None = None,
+    ) -> Stored:
+        """Checks an object and stores it, unless nothing changes; `shares` come from an apply, which counts its own."""
+        old = None if live is None else _face(kind, live.object)
+        new = self._admit(kind, new, old, subresource=subresource)
+        if shares is None:
+            shares = self._shares_after(kind, old, new, _manager(kind, writing, "Update", subresource))
+        if old is not None:
+            new = strategies.with_generation(kind, old, new)
+        new = _with_shares(new, shares)
+        if live is not None and old is not None and _same(old, new):
+            return live
+        if writing.dry_run:
+            return Stored(new)
+        if kind.storage == strategies.CRDS and (old is None or new.get("spec") != old.get("spec")):
+            self.registry.serve(new)
+            new = {**new, "status": self.registry.crd_status(new)}
+        if live is not None and deleting.may_go(kind, new):
+            return self._remove(kind, live, kind.to_stored(new))
+        key = (new["metadata"].get("namespace", ""), new["metadata"]["name"])
+        return self.store.put(kind.storage, key, kind.to_stored(new))
+
+    def _shares_after(self, kind: Kind, old: JsonObject | None, new: JsonObject, manager: Manager) -> Shares:
+        before = ownership.shares_of(old or {}, new)
+        if old is not None and not before:
+            return {}  # nobody owns anything of it: counting begins with its first apply
+        base = strategies.blank(kind) if old is None else old
+        return ownership.updated(base, new, before, manager, shape_of(kind), timestamp())
+
+    def _remove(self, kind: Kind, live: Stored, last: JsonObject) -> Stored:
+        if kind.storage == strategies.CRDS:
+            self.registry.withdraw(live.key[1])
+        return self.store.remove(kind.storage, live.key, last)
+
+    # What new objects need
+
+    def _open_for_new(self, kind: Kind, namespace: str, body: JsonObject) -> None:
+        """A namespace must be there, and not on its way out."""
+        if not kind.namespaced or "get" not in kind.verbs:
+            return
+        home = self.store.get(strategies.NAMESPACES, ("", namespace))
+        if home is None:
+            message = f'namespaces "{namespace}" not found'
+            raise refusal.RefusedError(404, "NotFound", message, details={"name": namespace, "kind": "namespaces"})
+        if "deletionTimestamp" in home.object["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise refusal.forbidden(kind, str(body["metadata"].get("name") or ""), why)
+
+    def _free_name(self, kind: Kind, namespace: str, body: JsonObject) -> str:
+        metadata = body["metadata"]
+        if name := metadata.get("name"):
+            if self.store.get(kind.storage, (namespace, str(name))) is not None:
+                raise refusal.already_exists(kind, name)
+            return str(name)
+        base = metadata.get("generateName")
+        if not base and "get" not in kind.verbs:
+            return ""
+        if not base:
+            cause = Cause("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
+            raise refusal.invalid(kind, "", cause)
+        for _ in range(_TRIES):
+            name = str(base)[:_LONGEST_BASE] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+            if self.store.get(kind.storage, (namespace, name)) is None:
+                return name
+        raise refusal.already_exists(kind, str(base))
+
+    def _unknown(self, kind: Kind, body: JsonObject, writing: Writing) -> tuple[str, ...]:
+        """The warnings about fields that are unknown."""
+        if writing.validation == "Ignore":
+            return ()
+        unknown = unknown_fields(kind, body)
+        if unknown and writing.validation == "Strict":
+            what = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
+            raise refusal.bad_request(f"{what}: strict decoding error: {', '.join(unknown)}")
+        return tuple(unknown)
+
+
+def _identified(kind: Kind, namespace: str, name: str, body: Any) -> JsonObject:
+    """The body with everything that the URL says of it already; raises RefusedError when it says something else."""
+    if not isinstance(body, dict):
+        raise refusal.bad_request(f"the body is no object: {type(body).__name__}")
+    metadata = body.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise refusal.bad_request("metadata is no object")
+    for field, what, expected in (("apiVersion", "API version", kind.api_version), ("kind", "kind", kind.kind)):
+        said = body.get(field) or expected
+        if said != expected:
+            raise refusal.bad_request(
+                f"the {what} in the data ({said}) does not match the expected {what} ({expected})"
+            )
+    if name and (metadata.get("name") or name) != name:
+        told = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        raise refusal.bad_request(told)
+    if kind.namespaced and (metadata.get("namespace") or namespace) != namespace:
+        told = "the namespace of the provided object does not match the namespace sent on the request"
+        raise refusal.bad_request(told)
+    metadata = metadata | ({"name": name} if name else {}) | ({"namespace": namespace} if kind.namespaced else {})
+    identity = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+    return {**identity, **{key: value for key, value in body.items() if key not in identity}}
+
+
+def _undeclared(kind: Kind, namespace: str, name: str, unknown: list[str]) -> refusal.RefusedError:
+    """An apply cannot own what no schema knows; `unknown` says: unknown field "spec.x"."""
+    fields = [f".{one.partition(chr(34))[2].rstrip(chr(34))}: field not declared in schema" for one in unknown]
+    what = f"{namespace}/{name}; {kind.api_version}, Kind={kind.kind}"
+    told = fields[0] if len(fields) == 1 else "errors:\n" + "\n".join(f"  {field}" for field in fields)
+    return refusal.RefusedError(500, "", f"failed to create typed patch object ({what}): {told}")
+
+
+def _manager(kind: Kind, writing: Writing, operation: Operation, subresource: str) -> Manager:
+    return Manager(writing.manager, operation, kind.api_version, subresource)
+
+
+def _face(kind: Kind, stored: JsonObject) -> JsonObject:
+    """A stored object as a kind shows it."""
+    shown = kind.from_stored(stored)
+    return shown if shown["apiVersion"] == kind.api_version else {**shown, "apiVersion": kind.api_version}
+
+
+def _status_alone(config: JsonObject) -> JsonObject:
+    return {name: value for name, value in config.items() if name in {"apiVersion", "kind", "metadata", "status"}}
+
+
+def _less_status(kind: Kind, config: JsonObject) -> JsonObject:
+    hidden = {"status"} if "status" in kind.subresources else set()
+    return {name: value for name, value in config.items() if name not in hidden}
+
+
+def _with_shares(new: JsonObject, shares: Shares) -> JsonObject:
+    metadata = {name: value for name, value in new["metadata"].items() if name != "managedFields"}
+    entries = ownership.encode_shares(shares)
+    return {**new, "metadata": metadata | ({"managedFields": entries} if entries else {})}
+
+
+def _same(old: JsonObject, new: JsonObject) -> bool:
+    """Whether a write changes nothing but the times of those who own fields."""
+    return _timeless(old) == _timeless(new)
+
+
+def _timeless(one: JsonObject) -> JsonObject:
+    entries = {
+        json.dumps({**entry, "time": "", "apiVersion": ""}, sort_keys=True)
+        for entry in one["metadata"].get("managedFields") or ()
+    }
+    return {**one, "metadata": {**one["metadata"], "managedFields": entries}}
+
+
+def timestamp() -> str:
+    """This moment, as objects bear it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _token(revision: int, last: Stored) -> str:
+    return base64.urlsafe_b64encode(json.dumps([revision, *last.key]).encode()).decode()
+
+
+def _read_token(token: str) -> tuple[int, tuple[str, str]]:
+    try:
+        revision, namespace, name = json.loads(base64.urlsafe_b64decode(token))
+    except (ValueError, binascii.Error):
+        raise refusal.bad_request(f"continue key is not valid: {token}") from None
+    return int(revision), (namespace, name)

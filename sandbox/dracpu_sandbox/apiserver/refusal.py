@@ -1,0 +1,117 @@
+"""How the API server says no: an error that becomes a Status object."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dracpu_sandbox.apiserver.kinds.model import Kind
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One of the reasons why an object is invalid."""
+
+    field: str  # like spec.reservedCPUs
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+class RefusedError(Exception):
+    """Becomes the answer: a Status object."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: JsonObject | None = None,
+        causes: Sequence[Cause] = (),
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details: JsonObject = dict(details or {})
+        self.causes = tuple(causes)
+        self.retry_after = retry_after  # seconds
+
+    @property
+    def status(self) -> JsonObject:
+        """The body of the answer."""
+        details = self.details
+        if self.causes:
+            causes = [{"reason": one.reason, "message": one.message, "field": one.field} for one in self.causes]
+            details = {**details, "causes": causes}
+        if self.retry_after is not None:
+            details = {**details, "retryAfterSeconds": self.retry_after}
+        body: JsonObject = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            "code": self.code,
+        }
+        return {**body, "details": details} if details else body
+
+
+def named(kind: Kind, name: str) -> JsonObject:
+    """The details of a Status that is about one object."""
+    group = {"group": kind.group} if kind.group else {}
+    return {"name": name, **group, "kind": kind.plural}
+
+
+def bad_request(message: str) -> RefusedError:
+    """The request itself makes no sense."""
+    return RefusedError(400, "BadRequest", message)
+
+
+def not_found(kind: Kind, name: str) -> RefusedError:
+    """There is no such object."""
+    return RefusedError(404, "NotFound", f'{kind.resource} "{name}" not found', details=named(kind, name))
+
+
+def already_exists(kind: Kind, name: str) -> RefusedError:
+    """There is one already."""
+    message = f'{kind.resource} "{name}" already exists'
+    return RefusedError(409, "AlreadyExists", message, details=named(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str) -> RefusedError:
+    """The object is not what the writer thinks it is."""
+    message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
+    return RefusedError(409, "Conflict", message, details=named(kind, name))
+
+
+def forbidden(kind: Kind, name: str, why: str) -> RefusedError:
+    """This must not be done now."""
+    return RefusedError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details=named(kind, name))
+
+
+def invalid(kind: Kind, name: str, *causes: Cause) -> RefusedError:
+    """The object breaks rules; each cause names one."""
+    who = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    told = [f"{cause.field}: {cause.message}" for cause in causes]
+    why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    details = {**named(kind, name), "kind": kind.kind}
+    return RefusedError(422, "Invalid", f'{who} "{name}" is invalid: {why}', details=details, causes=causes)
+
+
+def expired(asked: int, oldest: int) -> RefusedError:
+    """The history that was asked for is gone."""
+    return RefusedError(410, "Expired", f"too old resource version: {asked} ({oldest})")
+
+
+def nothing_here() -> RefusedError:
+    """The path names no resource that is served."""
+    return RefusedError(404, "NotFound", "the server could not find the requested resource")
+
+
+def not_allowed() -> RefusedError:
+    """The resource is served, but not in this way."""
+    message = "the server does not allow this method on the requested resource"
+    return RefusedError(405, "MethodNotAllowed", message)

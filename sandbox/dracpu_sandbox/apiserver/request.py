@@ -1,0 +1,130 @@
+"""What a request asks: its path, query and body, read once."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from dracpu_sandbox.apiserver import protobuf
+from dracpu_sandbox.apiserver.refusal import RefusedError, bad_request
+
+JsonObject = dict[str, Any]
+PatchKind = Literal["merge", "json", "strategic", "apply"]
+
+_PATCHES: Final[Mapping[str, PatchKind]] = {
+    "application/merge-patch+json": "merge",
+    "application/json-patch+json": "json",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+_PARTS_OF_NAMESPACES: Final = {"status", "finalize"}
+_LONGEST_MANAGER: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request for objects."""
+
+    method: str
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+    @property
+    def watches(self) -> bool:
+        """True for a watch, which is a GET too."""
+        return self.method == "GET" and not self.name and self.query.get("watch") in {"true", "1"}
+
+    @property
+    def verb(self) -> str:
+        """As roles and discovery name it."""
+        match self.method:
+            case "GET":
+                return "get" if self.name else "watch" if self.watches else "list"
+            case "DELETE":
+                return "delete" if self.name else "deletecollection"
+            case method:
+                return {"POST": "create", "PUT": "update", "PATCH": "patch"}.get(method, method.lower())
+
+    @property
+    def patch_kind(self) -> PatchKind:
+        """How its body patches; raises RefusedError when it says nothing known."""
+        media = self.headers.get("Content-Type", "").partition(";")[0].strip()
+        if media not in _PATCHES:
+            raise unknown_format(_PATCHES)
+        return _PATCHES[media]
+
+    @property
+    def manager(self) -> str:
+        """Who writes: what the query says, or else the program."""
+        program = self.headers.get("User-Agent", "").partition("/")[0]
+        return (self.query.get("fieldManager") or program)[:_LONGEST_MANAGER] or "unknown"
+
+    def number(self, name: str, otherwise: int = 0) -> int:
+        """A number in the query."""
+        try:
+            return int(self.query.get(name) or otherwise)
+        except ValueError:
+            raise bad_request(f"{name} is no number: {self.query[name]}") from None
+
+    def flag(self, name: str) -> bool:
+        """A yes or no in the query."""
+        return self.query.get(name, "").lower() in {"true", "1"}
+
+    def __str__(self) -> str:
+        verb = "WATCH" if self.watches else self.method
+        return " ".join([verb, "/".join(part for part in (self.plural, self.name, self.subresource) if part)])
+
+
+def read_request(
+    method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], payload: bytes
+) -> Request | None:
+    """A request for objects; None when its path is none of theirs."""
+    match path.strip("/").split("/"):
+        case ["api", version, *rest] if rest:
+            group = ""
+        case ["apis", group, version, *rest] if rest:
+            pass
+        case _:
+            return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _PARTS_OF_NAMESPACES:
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3 or not all(rest):
+        return None
+    plural, name, subresource = (*rest, "", "")[:3]
+    body = read_body(payload, headers.get("Content-Type", "")) if payload else None
+    return Request(method, group, version, plural, namespace, name, subresource, query, headers, body)
+
+
+def unknown_format(accepted: Iterable[str]) -> RefusedError:
+    """The patch is of a kind that is not understood."""
+    told = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    return RefusedError(415, "UnsupportedMediaType", told)
+
+
+def read_body(payload: bytes, content_type: str) -> Any:
+    """JSON, or what the type says; raises RefusedError for everything else."""
+    if content_type == "application/vnd.kubernetes.protobuf":
+        return protobuf.decode(payload)
+    try:
+        return json.loads(payload)
+    except ValueError as error:
+        if "yaml" not in content_type:
+            raise bad_request(f"the body is not JSON: {error}") from error
+    return _read_yaml(payload)
+
+
+def _read_yaml(payload: bytes) -> Any:
+    import yaml  # noqa: PLC0415 - few ask in YAML, and all would wait for the import
+
+    try:
+        return yaml.safe_load(payload)
+    except yaml.YAMLError as error:
+        raise bad_request(f"the body is not YAML: {error}") from error

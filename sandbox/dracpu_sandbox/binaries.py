@@ -1,0 +1,235 @@
+"""The real control plane in place of the built-in one: binaries on loopback, in a folder of the sandbox.
+
+KUBEBUILDER_ASSETS, the convention of envtest, names a folder with etcd and kube-apiserver. kube-scheduler and
+kube-controller-manager, which envtest does not have, take the place of ours where they are in it.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import secrets
+import shutil
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from dracpu_sandbox.client import KubeClient
+from dracpu_sandbox.controlplane import ControlPlane, Parts, our_controllers, our_scheduler
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.resources import JsonObject
+
+ETCD: Final = "etcd"
+API_SERVER: Final = "kube-apiserver"
+SCHEDULER: Final = "kube-scheduler"
+CONTROLLERS: Final = "kube-controller-manager"
+
+_HOST: Final = "127.0.0.1"
+_READY_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
+_END_SECONDS: Final = 10.0
+
+# Pods of the sandbox need no token of a ServiceAccount, and the simulated kubelets keep their nodes' taints themselves
+_WITHOUT: Final = "ServiceAccount,TaintNodesByCondition"
+
+
+@contextlib.asynccontextmanager
+async def real(assets: Path, folder: Path, port: int) -> AsyncGenerator[ControlPlane]:
+    """Runs what is in `assets`; data and logs are in `folder`."""
+    found = {name: assets / name for name in (ETCD, API_SERVER, SCHEDULER, CONTROLLERS) if (assets / name).is_file()}
+    for name in (ETCD, API_SERVER):
+        if name not in found:
+            raise SandboxError(f"KUBEBUILDER_ASSETS is {assets}, which has no {name} in it")
+    secret = await _make_secrets(folder)
+    server = f"https://{_HOST}:{port or _free_port()}"
+    kubeconfig = secret.kubeconfig(server)
+    async with contextlib.AsyncExitStack() as stack:
+        processes = [
+            await stack.enter_async_context(_started(found[name], folder, *words))
+            for name, words in _commands(folder, server, secret).items()
+            if name in found
+        ]
+        await _until_ready(server, secret, processes)
+
+        def parts(client: KubeClient) -> Parts:
+            running: Parts = {process.name: process.watched() for process in processes}
+            if SCHEDULER not in found:
+                running["scheduler"] = our_scheduler(client)
+            if CONTROLLERS not in found:
+                running["controllers"] = our_controllers(client)
+            return running
+
+        yield ControlPlane(f"{', '.join(found)} on {server}", kubeconfig, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Secrets:
+    """A certificate that is its own authority, its key, and the administrator's token."""
+
+    certificate: Path
+    key: Path
+    tokens: Path
+    kubeconfig_file: Path
+    token: str
+
+    def kubeconfig(self, server: str) -> JsonObject:
+        """The administrator's; written to a file, too, for the components."""
+        authority = base64.b64encode(self.certificate.read_bytes()).decode()
+        document: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "sandbox", "cluster": {"server": server, "certificate-authority-data": authority}}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "admin"}}],
+            "current-context": "sandbox",
+        }
+        self.kubeconfig_file.write_text(json.dumps(document))
+        return document
+
+
+async def _make_secrets(folder: Path) -> _Secrets:
+    await asyncio.to_thread(folder.mkdir, parents=True)
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise SandboxError("the real control plane needs certificates, and there is no openssl in PATH to make them")
+    made = _Secrets(
+        folder / "tls.crt", folder / "tls.key", folder / "tokens.csv", folder / "kubeconfig", secrets.token_hex(16)
+    )
+    made.tokens.write_text(f'{made.token},admin,admin,"system:masters"\n')
+    words = (
+        *("req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=dracpu-sandbox"),
+        *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+        *("-addext", f"subjectAltName=IP:{_HOST},DNS:localhost"),
+        *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),  # Python 3.13 refuses authorities without
+        *("-keyout", str(made.key), "-out", str(made.certificate)),
+    )
+    process = await asyncio.create_subprocess_exec(openssl, *words, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    if process.returncode != 0:
+        raise SandboxError(f"openssl cannot make a certificate: {said.decode(errors='replace').strip()}")
+    return made
+
+
+def _commands(folder: Path, server: str, secret: _Secrets) -> Mapping[str, list[str]]:
+    """Each program's options, in the order in which they have to start."""
+    etcd, peers = (f"http://{_HOST}:{_free_port()}" for _ in range(2))
+    component = {"kubeconfig": secret.kubeconfig_file, "leader-elect": "false", "secure-port": "0"}
+    options: Mapping[str, Mapping[str, object]] = {
+        ETCD: {
+            "data-dir": folder / "etcd-data",
+            "listen-client-urls": etcd,
+            "advertise-client-urls": etcd,
+            "listen-peer-urls": peers,
+            "initial-advertise-peer-urls": peers,
+            "initial-cluster": f"default={peers}",
+            "unsafe-no-fsync": "true",
+        },
+        API_SERVER: {
+            "etcd-servers": etcd,
+            "bind-address": _HOST,
+            "secure-port": server.rpartition(":")[2],
+            "tls-cert-file": secret.certificate,
+            "tls-private-key-file": secret.key,
+            "token-auth-file": secret.tokens,
+            "service-account-key-file": secret.certificate,
+            "service-account-signing-key-file": secret.key,
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-cluster-ip-range": "10.96.0.0/16",
+            "authorization-mode": "RBAC",
+            "disable-admission-plugins": _WITHOUT,
+            "endpoint-reconciler-type": "none",  # nobody reaches it through a Service
+        },
+        SCHEDULER: component,
+        CONTROLLERS: {
+            **component,
+            "service-account-private-key-file": secret.key,
+            # the simulated kubelets send no heartbeats
+            "controllers": "*,-node-lifecycle-controller",
+        },
+    }
+    return {name: [f"--{key}={value}" for key, value in those.items()] for name, those in options.items()}
+
+
+class _Process:
+    """A program that runs until the sandbox ends."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self._process = process
+        self._log = log
+
+    def check(self) -> None:
+        """Raises what the program said last when it has ended."""
+        if self._process.returncode is not None:
+            lines = self._log.read_text(errors="replace").splitlines() or ["nothing"]
+            raise SandboxError(f"{self.name} has ended with {self._process.returncode}; it said last: {lines[-1]}")
+
+    async def watched(self) -> None:
+        """Until it ends, which it should not."""
+        await self._process.wait()
+        self.check()
+
+    async def end(self) -> None:
+        """SIGTERM, and where that does not help SIGKILL."""
+        if self._process.returncode is not None:
+            return
+        self._process.terminate()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+@contextlib.asynccontextmanager
+async def _started(program: Path, folder: Path, *words: str) -> AsyncGenerator[_Process]:
+    log = folder / f"{program.name}.log"
+    with log.open("wb") as output:
+        try:
+            started = await asyncio.create_subprocess_exec(
+                program, *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,  # Ctrl-C is for us, who end them in order
+                cwd=folder,
+            )  # fmt: skip
+        except OSError as error:
+            raise SandboxError(f"{program} cannot be started: {error.strerror}") from error
+    process = _Process(program.name, started, log)
+    try:
+        yield process
+    finally:
+        await process.end()
+
+
+async def _until_ready(server: str, secret: _Secrets, processes: list[_Process]) -> None:
+    trust = ssl.create_default_context(cafile=str(secret.certificate))
+    headers = {"Authorization": f"Bearer {secret.token}"}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=trust)) as session:
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                while not await _answers(session, server):
+                    for process in processes:
+                        process.check()
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError as error:
+            raise SandboxError(f"{API_SERVER} is not ready after {_READY_SECONDS:.0f} s") from error
+
+
+async def _answers(session: aiohttp.ClientSession, server: str) -> bool:
+    try:
+        async with session.get(f"{server}/readyz") as answer:
+            return answer.status == 200
+    except aiohttp.ClientError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind((_HOST, 0))
+        port: int = bound.getsockname()[1]
+        return port

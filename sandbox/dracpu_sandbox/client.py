@@ -1,0 +1,321 @@
+"""The client of all simulated parts and of the stories: the same against the built-in and a real API server."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+import aiohttp
+
+from dracpu_agent.cluster.access import from_kubeconfig
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.resources import JsonObject, Resource
+
+PatchKind = Literal["merge", "json", "strategic", "apply"]
+MERGE: Final = "merge"
+JSON: Final = "json"
+STRATEGIC: Final = "strategic"
+APPLY: Final = "apply"
+MANAGER: Final = "dracpu-sandbox"
+
+_CONTENT_TYPES: Final[Mapping[PatchKind, str]] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_REQUEST_SECONDS: Final = 30.0
+_WATCH_SECONDS: Final = 300
+_RETRY_SECONDS: Final = 0.2
+_LONGEST_LINE: Final = 16 * 2**20
+
+
+class KubeError(SandboxError):
+    """The API server refused; `code` and `reason` are those of its Status."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+
+class NotFoundError(KubeError):
+    """There is no such object."""
+
+
+class ConflictError(KubeError):
+    """Somebody else was faster, or the object exists already."""
+
+
+class ExpiredError(KubeError):
+    """The history that was asked for is gone."""
+
+
+class InvalidError(KubeError):
+    """The object is not valid; the message says why."""
+
+
+class UnreachableError(SandboxError):
+    """There is no answer from the API server."""
+
+
+_ERRORS: Final[Mapping[int, type[KubeError]]] = {
+    404: NotFoundError,
+    409: ConflictError,
+    410: ExpiredError,
+    422: InvalidError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to an object. SYNCED comes once after everything that was there, without an object."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
+    object: JsonObject
+
+
+class KubeClient:
+    """One API server. Use it in `async with`, or `close` it."""
+
+    def __init__(self, server: str, tls: ssl.SSLContext | None = None, token: str = "") -> None:
+        self.server = server
+        self._session = aiohttp.ClientSession(
+            server,
+            connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True, limit=0),
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=aiohttp.ClientTimeout(total=_REQUEST_SECONDS),
+            read_bufsize=_LONGEST_LINE,
+        )
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path) -> Self:
+        """The server of a kubeconfig's current context. Must be called inside a running loop."""
+        access = from_kubeconfig(path)
+        return cls(access.server, access.tls, access.token() if access.token else "")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self._session.close()
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> JsonObject:
+        """One object."""
+        return await self._request("GET", resource.path(namespace, name))
+
+    async def list(
+        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> list[JsonObject]:
+        """All objects that the selectors leave."""
+        return (await self._list(resource, namespace, labels, fields))["items"]  # type: ignore[no-any-return]  # JSON
+
+    async def create(
+        self, resource: Resource, body: JsonObject, namespace: str = "", subresource: str = ""
+    ) -> JsonObject:
+        """Creates an object, or posts to a subresource of the object that `body` names."""
+        name = body["metadata"]["name"] if subresource else ""
+        return await self._request("POST", resource.path(_namespace(body, namespace), name, subresource), body=body)
+
+    async def replace(self, resource: Resource, body: JsonObject, subresource: str = "") -> JsonObject:
+        """Writes an object that was read before; ConflictError when it has changed since."""
+        path = resource.path(_namespace(body), body["metadata"]["name"], subresource)
+        return await self._request("PUT", path, body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        kind: PatchKind = MERGE,
+        manager: str = MANAGER,
+        force: bool = False,
+    ) -> JsonObject:
+        """Changes parts of an object; a server-side apply also makes it."""
+        query = {"fieldManager": manager} | ({"force": "true"} if force else {})
+        path = resource.path(namespace, name, subresource)
+        return await self._request("PATCH", path, query, patch, _CONTENT_TYPES[kind])
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str = "", *, grace: int | None = None, uid: str = ""
+    ) -> None:
+        """Deletes an object; with a UID only the one that has it."""
+        body: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        await self._request("DELETE", resource.path(namespace, name), body=body)
+
+    async def follow(
+        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[Event]:
+        """Everything that is there, then every change, for ever: whatever ends a watch, it goes on."""
+        known: dict[tuple[str, str], JsonObject] = {}
+        version, synced = "", False
+        while True:
+            try:
+                if not version:
+                    listed = await self._list(resource, namespace, labels, fields)
+                    for event in _differences(known, {_key(one): one for one in listed["items"]}):
+                        yield event
+                    version = listed["metadata"]["resourceVersion"]
+                    if not synced:
+                        synced = True
+                        yield Event("SYNCED", {})
+                async for change in self._watch(resource, namespace, labels, fields, version):
+                    version = change["object"]["metadata"]["resourceVersion"]
+                    if change["type"] == "BOOKMARK":
+                        continue
+                    if change["type"] == "DELETED":
+                        known.pop(_key(change["object"]), None)
+                    else:
+                        known[_key(change["object"])] = change["object"]
+                    yield Event(change["type"], change["object"])
+            except ExpiredError:
+                version = ""
+            except (KubeError, UnreachableError) as error:
+                if not synced or (isinstance(error, KubeError) and error.code < 500):
+                    raise
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _list(self, resource: Resource, namespace: str, labels: str, fields: str) -> JsonObject:
+        return await self._request("GET", resource.path(namespace), _selectors(labels, fields))
+
+    async def _watch(
+        self, resource: Resource, namespace: str, labels: str, fields: str, version: str
+    ) -> AsyncGenerator[JsonObject]:
+        query = _selectors(labels, fields) | {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(_WATCH_SECONDS),
+        }
+        timeout = aiohttp.ClientTimeout(total=_WATCH_SECONDS + _REQUEST_SECONDS, sock_connect=_REQUEST_SECONDS)
+        try:
+            async with self._session.get(resource.path(namespace), params=query, timeout=timeout) as answer:
+                await _refuse(answer)
+                async for line in answer.content:
+                    change = json.loads(line)
+                    if change["type"] == "ERROR":
+                        raise _error(change["object"])
+                    yield change
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            raise UnreachableError(f"{self.server} has ended a watch: {error or type(error).__name__}") from error
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> JsonObject:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if data is None else {"Content-Type": content_type}
+        try:
+            async with self._session.request(method, path, params=query, data=data, headers=headers) as answer:
+                await _refuse(answer)
+                return await answer.json()  # type: ignore[no-any-return]  # JSON
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            raise UnreachableError(f"{self.server} does not answer: {error or type(error).__name__}") from error
+
+
+class Mirror:
+    """What the API server has of one resource, kept up to date while `run` runs."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        on_change: Callable[[Event], object] = lambda event: None,
+    ) -> None:
+        self.items: dict[tuple[str, str], JsonObject] = {}  # by namespace and name
+        self.ready = asyncio.Event()
+        self._follow = partial(client.follow, resource, namespace, labels=labels, fields=fields)
+        self._on_change = on_change
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async for event in self._follow():
+            match event.type:
+                case "SYNCED":
+                    self.ready.set()
+                case "DELETED":
+                    self.items.pop(_key(event.object), None)
+                case _:
+                    self.items[_key(event.object)] = event.object
+            self._on_change(event)
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+
+    def get(self, name: str, namespace: str = "") -> JsonObject | None:
+        """One object; None when there is none."""
+        return self.items.get((namespace, name))
+
+    async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
+        """Waits until the condition holds; it is looked at after each change."""
+        async with asyncio.timeout(seconds):
+            while not (self.ready.is_set() and condition()):
+                await self._changed.wait()
+
+
+def _namespace(body: JsonObject, otherwise: str = "") -> str:
+    return str(body["metadata"].get("namespace") or otherwise)
+
+
+def _key(one: JsonObject) -> tuple[str, str]:
+    return one["metadata"].get("namespace", ""), one["metadata"]["name"]
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    return {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
+
+
+def _differences(known: dict[tuple[str, str], JsonObject], listed: Mapping[tuple[str, str], JsonObject]) -> list[Event]:
+    """What must have happened meanwhile; `known` is brought up to date."""
+    events = [Event("DELETED", one) for key, one in known.items() if key not in listed]
+    for key, one in listed.items():
+        before = known.get(key)
+        if before is None:
+            events.append(Event("ADDED", one))
+        elif before["metadata"]["resourceVersion"] != one["metadata"]["resourceVersion"]:
+            events.append(Event("MODIFIED", one))
+    known.clear()
+    known.update(listed)
+    return events
+
+
+async def _refuse(answer: aiohttp.ClientResponse) -> None:
+    if answer.status < 400:
+        return
+    text = await answer.text()
+    try:
+        status = json.loads(text)
+    except ValueError:
+        status = {}
+    raise _error({"code": answer.status, "message": text.strip()} | status)
+
+
+def _error(status: JsonObject) -> KubeError:
+    code = int(status.get("code") or 500)
+    return _ERRORS.get(code, KubeError)(code, str(status.get("reason") or ""), str(status.get("message") or code))

@@ -1,0 +1,192 @@
+"""The whole put together: an API server, scheduler and controllers, the real operator, and nodes with the real agent.
+
+async with Sandbox({"node-1": XEON}) as sandbox:
+    await sandbox.ready()
+    await sandbox.client.create(PODS, {...})
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self, TextIO
+
+from dracpu_operator.errors import OperatorError
+from dracpu_operator.pace import Pace
+from dracpu_sandbox.binaries import real
+from dracpu_sandbox.client import KubeClient
+from dracpu_sandbox.controlplane import built_in
+from dracpu_sandbox.errors import SandboxError, cause
+from dracpu_sandbox.folder import KUBECONFIG, folder
+from dracpu_sandbox.install import DEFAULT_CONFIG, install
+from dracpu_sandbox.logs import WRITER, recorded
+from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.node.kubelet import NoContainerError
+from dracpu_sandbox.node.node import SimulatedNode
+from dracpu_sandbox.operating import QUICK, OperatorThread
+from dracpu_sandbox.resources import CPU_NODES, JsonObject
+from dracpu_sandbox.waiting import either, mirrored
+
+_STARTED_AT_ONCE: Final = 8  # nodes: all have to register within the kubelet's deadlines
+
+
+def _silent(_: str) -> None:
+    return
+
+
+class Sandbox:
+    """A cluster, while the block is open. Nodes by name, each with its machine."""
+
+    def __init__(
+        self,
+        machines: Mapping[str, Machine],
+        *,
+        port: int = 0,
+        root: Path | None = None,
+        operator: bool = True,
+        config: JsonObject | None = DEFAULT_CONFIG,
+        agent: Literal["task", "process"] = "task",
+        assets: Path | None = None,
+        pace: Pace = QUICK,
+        progress: Callable[[str], object] = _silent,
+        echo: TextIO | None = None,
+    ) -> None:
+        self.kubeconfig = Path()
+        self.nodes: dict[str, SimulatedNode] = {}
+        self._machines = machines
+        self._port = port
+        self._root = root
+        self._operator = operator
+        self._config = config
+        self._agent = agent
+        self._assets = assets
+        self._pace = pace
+        self._progress = progress
+        self._echo = echo
+        self._client: KubeClient | None = None
+        self._started = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def client(self) -> KubeClient:
+        """Speaks to the API server as everybody here does."""
+        assert self._client is not None
+        return self._client
+
+    async def __aenter__(self) -> Self:
+        # a task of its own: a test may open and close the block in different ones
+        self._running = asyncio.create_task(self._run(), name="sandbox")
+        try:
+            await either(self._started.wait(), self.ended())
+        except asyncio.CancelledError:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Waits until the cluster has ended, and raises why if that is no good reason."""
+        assert self._running is not None
+        try:
+            await asyncio.shield(self._running)
+        except ExceptionGroup as errors:
+            raise cause(errors) from errors
+
+    async def ready(self, seconds: float = 60.0) -> None:
+        """Waits until every node offers its CPUs."""
+        async with mirrored(self.client, CPU_NODES) as mirror:
+
+            def those(*phases: str) -> list[str]:
+                return [name for name in self.nodes if _phase(mirror.get(name)) in phases]
+
+            with contextlib.suppress(TimeoutError):
+                await mirror.until(lambda: len(those("Ready")) == len(self.nodes) or those("Failed"), seconds)
+            for name in self.nodes:
+                if name not in those("Ready"):
+                    raise SandboxError(f"{name} has not become ready: {_why(mirror.get(name))}")
+
+    async def _run(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            place = stack.enter_context(folder(self._root))
+            stack.enter_context(recorded(place / "logs", self._echo))
+            plane = await stack.enter_async_context(
+                built_in(self._port, self._logs_of)
+                if self._assets is None
+                else real(self._assets, place / "control-plane", self._port)
+            )
+            self._progress(plane.name)
+            self.kubeconfig = place / KUBECONFIG
+            self.kubeconfig.write_text(json.dumps(plane.kubeconfig, indent=1))
+            self._client = await stack.enter_async_context(KubeClient.from_kubeconfig(self.kubeconfig))
+            await install(self._client, self._config)
+            self._progress("CRDs, DeviceClass, CpuDriverConfig")
+            async with asyncio.TaskGroup() as group:
+                parts = [group.create_task(part, name=name) for name, part in plane.parts(self._client).items()]
+                if self._operator:
+                    operating = await stack.enter_async_context(OperatorThread(self.kubeconfig, self._pace))
+                    parts.append(group.create_task(_watched(operating), name="operator"))
+                    self._progress("operator")
+                hosted = await self._start_nodes(group, place)
+                self._started.set()
+                await self._stopping.wait()
+                await asyncio.gather(*hosted)
+                for part in parts:
+                    part.cancel()
+
+    async def _start_nodes(self, group: asyncio.TaskGroup, place: Path) -> list[asyncio.Task[None]]:
+        turns = asyncio.Semaphore(_STARTED_AT_ONCE)
+        hosted, started = [], []
+        for name, machine in self._machines.items():
+            node = SimulatedNode(name, machine, self.kubeconfig, place / "nodes" / name, agent=self._agent)
+            self.nodes[name] = node
+            started.append(asyncio.Event())
+            hosted.append(group.create_task(self._host(node, turns, started[-1]), name=f"node {name}"))
+        for event in started:
+            await event.wait()
+        return hosted
+
+    async def _host(self, node: SimulatedNode, turns: asyncio.Semaphore, started: asyncio.Event) -> None:
+        """A node from its start to its end, in one task."""
+        WRITER.set(node.name)
+        async with contextlib.AsyncExitStack() as stack:
+            async with turns:
+                await stack.enter_async_context(node)
+            self._progress(f"{node.name}: {node.machine.name}")
+            started.set()
+            await either(self._stopping.wait(), node.ended())
+
+    def _logs_of(self, namespace: str, pod: str, container: str) -> str:
+        """What `kubectl logs` prints; the API server asks the nodes, as the real one does."""
+        for node in self.nodes.values():
+            with contextlib.suppress(NoContainerError):
+                return node.logs(namespace, pod, container)
+        raise NoContainerError(f"no node has a container {container} of pod {namespace}/{pod}")
+
+
+async def _watched(operator: OperatorThread) -> None:
+    try:
+        await operator.ended()
+    except OperatorError as error:
+        raise SandboxError(f"the operator has ended: {error}") from error
+
+
+def _phase(node: JsonObject | None) -> str:
+    return str(((node or {}).get("status") or {}).get("phase", ""))
+
+
+def _why(node: JsonObject | None) -> str:
+    """What its agent says; what the operator has not made yet has no agent's word."""
+    if node is None:
+        return "it has no CpuNode"
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    problems = [f"{one['type']}: {one['message'] or one['reason']}" for one in conditions if one["status"] == "False"]
+    return "; ".join(problems) or "its agent has not said anything"

@@ -1,0 +1,1 @@
+"""What a controller manager does for claims and pods."""

@@ -1,0 +1,71 @@
+"""What the chart installs, as objects: CRDs, DeviceClass, and a first CpuDriverConfig."""
+
+import asyncio
+from typing import Final
+
+from dracpu_api.generate import RESOURCES, definition
+from dracpu_api.names import DRIVER
+from dracpu_sandbox.client import ConflictError, KubeClient, KubeError
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.resources import CONFIGS, CPU_NODES, CRDS, DEVICE_CLASSES, NAMESPACES, JsonObject, Resource
+
+NAMESPACE: Final = "dra-cpu-system"
+DEFAULT_CONFIG: Final[JsonObject] = {
+    "apiVersion": CONFIGS.api_version,
+    "kind": CONFIGS.kind,
+    "metadata": {"name": "default"},
+    # nobody's pods are waiting: a change of devices need not be announced for long
+    "spec": {"rollout": {"settleSeconds": 1}},
+}
+
+_NAMESPACES: Final = ("default", "kube-system", NAMESPACE)  # real API servers make the first two themselves
+_SERVED_SECONDS: Final = 10.0
+_NOT_YET: Final = (404, 429)  # 429: its storage "is (re)initializing"
+_LOOK_SECONDS: Final = 0.05
+
+
+async def install(client: KubeClient, config: JsonObject | None) -> None:
+    """Makes everything that nodes and operator rely on."""
+    for resource in RESOURCES:
+        await _ensure(client, CRDS, definition(resource))
+    for name in _NAMESPACES:
+        await _ensure(client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await _ensure(client, DEVICE_CLASSES, device_class())
+    for served in (CONFIGS, CPU_NODES):
+        await _until_served(client, served)
+    if config is not None:
+        await _ensure(client, CONFIGS, config)
+
+
+def device_class() -> JsonObject:
+    """The class that claims name."""
+    return {
+        "apiVersion": DEVICE_CLASSES.api_version,
+        "kind": DEVICE_CLASSES.kind,
+        "metadata": {"name": DRIVER},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
+    }
+
+
+async def _ensure(client: KubeClient, resource: Resource, body: JsonObject) -> None:
+    try:
+        await client.create(resource, body)
+    except ConflictError:
+        return
+
+
+async def _until_served(client: KubeClient, resource: Resource) -> None:
+    """A real API server serves a new kind some moments after it has accepted its definition."""
+    try:
+        async with asyncio.timeout(_SERVED_SECONDS):
+            while True:
+                try:
+                    await client.list(resource)
+                except KubeError as error:
+                    if error.code not in _NOT_YET:
+                        raise
+                    await asyncio.sleep(_LOOK_SECONDS)
+                else:
+                    return
+    except TimeoutError as error:
+        raise SandboxError(f"the API server does not serve {resource.plural}.{resource.group}") from error

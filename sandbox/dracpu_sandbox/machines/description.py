@@ -1,0 +1,162 @@
+"""Machines to order: a short description, and from it the place of each CPU.
+
+From the places two ways lead on that never meet: `tree.write_tree` writes the files that a kernel would show, and
+`answer.topology_of` says at once which Topology must be read from them. A test that reads the files and compares is a
+proof.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import cached_property
+from typing import Literal
+
+from dracpu_agent.topology.model import CoreType
+from dracpu_api.cpuset import EMPTY, CpuSet
+
+
+class Quirk(Enum):
+    """What kernels and firmware do differently from the textbook."""
+
+    OLD_NAMES = auto()  # Linux < 5.3: thread_siblings_list and core_siblings_list only
+    MASKS_ONLY = auto()  # older still: masks instead of every list
+    NO_NUMA = auto()  # a kernel without NUMA: no node directory
+    NO_CORE_ID = auto()
+    PACKAGE_UNKNOWN = auto()  # physical_package_id is -1
+    PACKAGE_REPEATS = auto()  # s390: socket ids count anew in each book
+    NO_PACKAGE_LISTS = auto()  # only physical_package_id tells sockets apart
+    NO_PACKAGES = auto()  # neither lists nor ids of sockets
+    NO_L3_IDS = auto()  # arm64 without firmware tables: caches have no id
+    L3_IDS_REPEAT = auto()  # L3 ids 0 and 1, over and over
+    CLUSTER_UNKNOWN = auto()  # arm64: cluster_id 65535
+    CAPACITY = auto()  # core types only by cpu_capacity, as on arm64
+    NULL_NOHZ_FULL = auto()  # some kernels print "(null)"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one CPU stands; indices count over the whole machine."""
+
+    cpu: int
+    core: int
+    core_id: int
+    socket: int
+    die: int
+    numa: int
+    l3: int  # -1: none
+    type: CoreType
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine: counts per socket for cores, for the whole machine otherwise."""
+
+    name: str
+    arch: str = "x86_64"
+    sockets: int = 1
+    cores: tuple[tuple[CoreType, int, int], ...] = (("standard", 4, 1),)  # (type, cores, threads of each), per socket
+    # adjacent: a core's threads follow each other; split: first threads of all cores, then the second ones;
+    # scattered: as split, and cores go around the sockets
+    numbering: Literal["adjacent", "split", "scattered"] = "adjacent"
+    dies: int = 0  # 0: one per socket; core ids count anew in each die
+    numa_nodes: int = 0  # 0: one per socket
+    l3_groups: int | None = None  # None: one per socket
+    socket_ids: tuple[int, ...] = ()  # (): 0, 1, 2 ...; the same for the next two
+    numa_ids: tuple[int, ...] = ()
+    cpu_ids: tuple[int, ...] = ()
+    empty_nodes: tuple[int, ...] = ()  # NUMA nodes without CPUs: memory, GPUs
+    hidden_nodes: tuple[int, ...] = ()  # NUMA nodes that are offline while their CPUs are not
+    offline: CpuSet = EMPTY
+    undescribed: CpuSet = EMPTY  # online, but without a topology directory
+    isolated: CpuSet = EMPTY
+    nohz_full: CpuSet = EMPTY
+    pcie: tuple[tuple[str, int], ...] = ()  # PCIe roots, each with the NUMA node where it stands; -1: nobody knows
+    quirks: frozenset[Quirk] = frozenset()
+    given: tuple[Place, ...] = ()  # every CPU's place, ascending by id, instead of all counts; numbers are the ids
+
+    def but(self, *quirks: Quirk) -> "Machine":
+        """The same machine with these quirks."""
+        return replace(self, quirks=self.quirks | frozenset(quirks))
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """All CPUs, offline ones included, ascending by id."""
+        return self.given or self._counted()
+
+    def _counted(self) -> tuple[Place, ...]:
+        per_socket = [(core_type, threads) for core_type, count, threads in self.cores for _ in range(count)]
+        total = self.sockets * len(per_socket)
+        slots = []  # (core, thread), in the order in which CPUs are numbered
+        for core in range(total):
+            slots += [(core, thread) for thread in range(per_socket[core % len(per_socket)][1])]
+        if self.numbering == "split":
+            slots.sort(key=lambda slot: (slot[1], slot[0]))
+        elif self.numbering == "scattered":
+            slots.sort(key=lambda slot: (slot[1], slot[0] % len(per_socket), slot[0] // len(per_socket)))
+
+        dies = self.dies or self.sockets
+        l3_groups = self.sockets if self.l3_groups is None else self.l3_groups
+        places = []
+        for cpu, (core, _) in zip(self.cpu_ids or range(len(slots)), slots, strict=True):
+            core_type = per_socket[core % len(per_socket)][0]
+            # A low-power core stands on the chip's edge, outside of the ring that has the L3 cache.
+            has_l3 = l3_groups > 0 and core_type != "lp-e-core"
+            places.append(
+                Place(
+                    cpu=cpu,
+                    core=core,
+                    core_id=core % (total // dies),
+                    socket=core // len(per_socket),
+                    die=core * dies // total,
+                    numa=core * (self.numa_nodes or self.sockets) // total,
+                    l3=core * l3_groups // total if has_l3 else -1,
+                    type=core_type,
+                )
+            )
+        return tuple(sorted(places, key=lambda place: place.cpu))
+
+    @cached_property
+    def online(self) -> CpuSet:
+        """What the kernel lists as online."""
+        return CpuSet(place.cpu for place in self.places) - self.offline
+
+    def close_to(self, numa: int) -> CpuSet:
+        """The online CPUs that the kernel calls local to a device at this NUMA node; all where that is not known."""
+        return self.online if numa < 0 else self.sharing["numa"][numa]
+
+    def socket_id(self, socket: int) -> int:
+        """What the kernel calls a socket."""
+        if Quirk.PACKAGE_UNKNOWN in self.quirks:
+            return -1
+        if Quirk.PACKAGE_REPEATS in self.quirks:
+            return socket % 2
+        return self.socket_ids[socket] if self.socket_ids else socket
+
+    def numa_id(self, numa: int) -> int:
+        """What the kernel calls a NUMA node."""
+        return self.numa_ids[numa] if self.numa_ids else numa
+
+    def l3_id(self, place: Place) -> int:
+        """What the kernel calls the L3 cache of a CPU; -1: there is no id."""
+        if Quirk.NO_L3_IDS in self.quirks:
+            return -1
+        if Quirk.L3_IDS_REPEAT in self.quirks:
+            return place.l3 % 2
+        return place.l3
+
+    @cached_property
+    def sharing(self) -> Mapping[str, Mapping[object, CpuSet]]:
+        """For each thing that CPUs share: which online CPUs share which one."""
+        sharing: dict[str, dict[object, CpuSet]] = {}
+        for what in ("core", "die", "socket", "numa", "l3", "type"):
+            masks: dict[object, int] = {}
+            for place in self.places:
+                which = getattr(place, what)
+                masks[which] = masks.get(which, 0) | (1 << place.cpu & self.online.mask)
+            sharing[what] = {which: CpuSet.of_mask(mask) for which, mask in masks.items()}
+        return sharing
+
+
+def uniform(cores: int, threads: int = 1) -> tuple[tuple[CoreType, int, int], ...]:
+    """A socket of equal cores."""
+    return (("standard", cores, threads),)

@@ -1,0 +1,1 @@
+"""A simulated node: kubelet and runtime around the real agent."""

@@ -1,0 +1,62 @@
+"""Pods and containers as the runtime keeps them, and as NRI shows them."""
+
+import itertools
+from dataclasses import dataclass, field
+
+from dracpu_agent.runtime.proto import nri_pb2 as nri
+
+_ids = itertools.count(1)
+
+
+def next_container_id() -> str:
+    """An id that no other container of this process has."""
+    return f"container-{next(_ids)}"
+
+
+@dataclass(frozen=True)
+class PodSandbox:
+    """A pod sandbox."""
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    id: str = field(default_factory=lambda: f"sandbox-{next(_ids)}")
+
+    def message(self) -> nri.PodSandbox:
+        """As the plugin sees it."""
+        return nri.PodSandbox(id=self.id, name=self.name, namespace=self.namespace, uid=self.uid or f"uid-{self.name}")
+
+
+@dataclass
+class Container:
+    """A container, from its creation to its removal."""
+
+    id: str
+    pod: PodSandbox
+    name: str
+    env: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    cpus: str = ""  # the cpuset of its cgroup; "": it may run anywhere
+    state: "nri.ContainerState.ValueType" = nri.CONTAINER_CREATED
+    stored: bool = False  # False while it is being created: updates do not find it
+    ballast: int = 0  # bytes of environment, to make messages large
+
+    def message(self, *, with_cdi: bool = True) -> nri.Container:
+        """As the plugin sees it."""
+        pod = self.pod.message()
+        message = nri.Container(
+            id=self.id,
+            pod_sandbox_id=pod.id,
+            name=self.name,
+            state=self.state,
+            labels={
+                "io.kubernetes.container.name": self.name,
+                "io.kubernetes.pod.name": pod.name,
+                "io.kubernetes.pod.namespace": pod.namespace,
+                "io.kubernetes.pod.uid": pod.uid,
+            },
+            env=["PATH=/bin", *self.env, *(["BALLAST=" + "x" * self.ballast] if self.ballast else [])],
+            CDI_devices=[nri.CDIDevice(name=name) for name in self.cdi_devices] if with_cdi else [],
+        )
+        message.linux.resources.cpu.cpus = self.cpus
+        return message

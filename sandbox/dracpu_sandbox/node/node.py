@@ -1,0 +1,302 @@
+"""A whole node: a machine, a container runtime, a kubelet and the real agent, below one folder.
+
+async with SimulatedNode("xeon", XEON, kubeconfig, folder) as node:
+    await node.crash_agent()
+    await node.start_agent()
+    node.cpuset_of("default", "web", "main")
+"""
+
+import asyncio
+import contextvars
+import shutil
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from dracpu_agent.kubelet.sockets import MAX_PATH_BYTES
+from dracpu_agent.topology.sysfs import read_online
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.names import DRIVER
+from dracpu_sandbox.client import MERGE, STRATEGIC, ConflictError, KubeClient
+from dracpu_sandbox.errors import SandboxError, cause
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.machines.tree import shared_tree
+from dracpu_sandbox.node import runtime
+from dracpu_sandbox.node.agents import AgentEndedError, AgentHost, AgentKind, ProcessAgent, TaskAgent
+from dracpu_sandbox.node.kubelet import Kubelet, NoContainerError
+from dracpu_sandbox.node.node_object import NOT_READY, node_of, node_status
+from dracpu_sandbox.node.pace import Pace
+from dracpu_sandbox.node.plugins import RegisteredPlugin
+from dracpu_sandbox.resources import NODES
+
+UP_SECONDS: Final = 30.0
+_STATUS_SECONDS: Final = 0.5  # a person watches
+
+log = structlog.get_logger("node")
+
+
+class NodeError(SandboxError):
+    """The node cannot be brought up."""
+
+
+class SimulatedNode:
+    """One node of the cluster that the kubeconfig names."""
+
+    def __init__(
+        self,
+        name: str,
+        machine: Machine,
+        kubeconfig: Path,
+        root: Path,
+        *,
+        agent: AgentKind = "task",
+        pace: Pace | None = None,
+    ) -> None:
+        self.name = name
+        self.machine = machine
+        self.root = root
+        self._kubeconfig = kubeconfig
+        self._pace = pace or Pace()
+        self._run = root / "run"  # a tmpfs on real nodes: empty after a reboot
+        self._var = root / "kubelet"
+        self._runtime = runtime.SimulatedRuntime(self._run / "nri.sock", self._run / "cdi", lambda: self._online)
+        self._online = CpuSet()
+        self._host: AgentHost = self._make_host(agent)
+        self._kubelet: Kubelet | None = None
+        self._client: KubeClient | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._context: contextvars.Context | None = None  # whose logs these are, whoever restarts a part of it
+        self._kubelet_task: asyncio.Task[None] | None = None
+        self._agent_task: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        longest = self._var / "plugins_registry" / f"{DRIVER}-reg.sock"
+        if len(bytes(longest)) > MAX_PATH_BYTES:
+            raise NodeError(f"{self.root} is too long for unix sockets below it: use a shorter folder")
+        self._serving = asyncio.create_task(self._serve(), name=f"node {self.name}")
+        up = asyncio.create_task(self._up.wait())
+        try:
+            await asyncio.wait((self._serving, up), return_when=asyncio.FIRST_COMPLETED)
+            if self._serving.done():
+                self._serving.result()
+        except BaseException:
+            await self._stop()
+            raise
+        finally:
+            up.cancel()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def ended(self) -> None:
+        """Waits for ever, unless something in the node fails that must not: then it raises that."""
+        assert self._serving is not None
+        await asyncio.shield(self._serving)
+
+    # ---- what stories do
+
+    async def start_agent(self) -> None:
+        """A new agent; returns when the kubelet has registered it and the runtime has synchronized it."""
+        assert self._group is not None
+        assert self._kubelet is not None
+        if self._agent_task is not None:
+            raise NodeError(f"the agent of {self.name} runs already")
+        former = self._kubelet.plugins.expect_driver(DRIVER)
+        self._agent_task = self._group.create_task(
+            self._supervise_agent(), name=f"{self.name} agent", context=self._context
+        )
+        await self._agent_is_up(former)
+
+    async def stop_agent(self) -> None:
+        """SIGTERM, and no restart."""
+        await self._end_agent(brutal=False)
+
+    async def crash_agent(self) -> None:
+        """SIGKILL, as far as the host of the agent can, and no restart."""
+        await self._end_agent(brutal=True)
+
+    async def restart_kubelet(self) -> None:
+        """A new kubelet on what the former one has left; returns when the agent is registered again."""
+        await self._end_kubelet()
+        self._start_kubelet()
+        if self._agent_task is not None:
+            await self._agent_is_up()
+
+    async def restart_runtime(self) -> None:
+        """containerd: its containers survive it. Returns when the agent is synchronized again."""
+        await self._runtime.stop()
+        await self._runtime.start()
+        if self._agent_task is not None:
+            await self._agent_is_up()
+
+    async def reboot(self) -> None:
+        """Containers and /run are gone, files of kubelet and agent stay; then everything starts again."""
+        had_agent = self._agent_task is not None
+        await self._end_agent(brutal=True)
+        await self._end_kubelet()
+        await self._runtime.stop()
+        await self._runtime.kill_everything()
+        await asyncio.to_thread(shutil.rmtree, self._run)
+        await self._boot()
+        if had_agent:
+            await self.start_agent()
+
+    async def set_offline(self, cpus: CpuSet) -> None:
+        """These CPUs of the machine are offline from now on, and all others online."""
+        self.machine = replace(self.machine, offline=cpus)
+        await self._write_machine()
+        self._runtime.look_at_cpus()
+        self._host.read_machine_again()
+
+    def cpuset_of(self, namespace: str, pod: str, container: str) -> str:
+        """Where a container may run; raises NoContainerError."""
+        return str(self._runtime.cpus_of(self._container(namespace, pod, container)))
+
+    def logs(self, namespace: str, pod: str, container: str) -> str:
+        """What a container has written; raises NoContainerError."""
+        return self._runtime.log_of(self._container(namespace, pod, container))
+
+    def _container(self, namespace: str, pod: str, container: str) -> str:
+        if self._kubelet is None:
+            raise NoContainerError(f"the kubelet of {self.name} is down")
+        container_id = self._kubelet.container_of(namespace, pod, container)
+        if container_id not in self._runtime.nri.containers:
+            raise NoContainerError(f"container {container} of pod {namespace}/{pod} is gone")
+        return container_id
+
+    # ---- its parts
+
+    async def _serve(self) -> None:
+        await self._write_machine()
+        try:
+            async with KubeClient.from_kubeconfig(self._kubeconfig) as client, asyncio.TaskGroup() as group:
+                self._client, self._group = client, group
+                self._context = contextvars.copy_context()
+                await self._boot()
+                await self.start_agent()
+                self._up.set()
+                await asyncio.Event().wait()
+        except BaseExceptionGroup as failures:
+            refused, others = failures.split(SandboxError)
+            if refused is None or others is not None:
+                raise
+            raise cause(refused) from None
+        finally:
+            await self._runtime.stop()
+            await self._runtime.kill_everything()
+
+    async def _boot(self) -> None:
+        self._run.mkdir(parents=True, exist_ok=True)
+        self._var.mkdir(parents=True, exist_ok=True)
+        await self._register_node()
+        await self._runtime.start()
+        self._start_kubelet()
+
+    async def _register_node(self) -> None:
+        assert self._client is not None
+        topology = topology_of(self.machine)
+        try:
+            node = await self._client.create(NODES, node_of(self.name, topology))
+        except ConflictError:  # kubelet: its Node is there from its last start
+            node = await self._client.get(NODES, self.name)
+        version = f"{self._runtime.nri.name}://{self._runtime.nri.version.removeprefix('v')}"
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = node_status(self.name, topology, version, str(uuid.uuid4()), now)
+        await self._client.patch(NODES, self.name, {"status": status}, subresource="status", kind=STRATEGIC)
+        taints = (node.get("spec") or {}).get("taints") or []
+        left = [taint for taint in taints if taint["key"] != NOT_READY]
+        if left != taints:
+            # A real API server taints new nodes; the node lifecycle controller, which is not here, would lift it.
+            await self._client.patch(NODES, self.name, {"spec": {"taints": left}}, kind=MERGE)
+
+    def _start_kubelet(self) -> None:
+        assert self._group is not None
+        assert self._client is not None
+        self._kubelet = Kubelet(self.name, self._var, self._client, self._runtime, self._pace)
+        self._kubelet.plugins.expect_driver(DRIVER)
+        self._kubelet_task = self._group.create_task(
+            self._kubelet.run(), name=f"{self.name} kubelet", context=self._context
+        )
+
+    async def _end_kubelet(self) -> None:
+        if self._kubelet_task is not None:
+            await _cancel(self._kubelet_task)
+            await self._runtime.settle()
+        self._kubelet = self._kubelet_task = None
+
+    async def _end_agent(self, *, brutal: bool) -> None:
+        if self._agent_task is None:
+            return
+        self._host.brutal = brutal
+        await _cancel(self._agent_task)
+        self._agent_task = None
+        if self._kubelet is not None:
+            self._kubelet.plugins.look()
+
+    async def _supervise_agent(self) -> None:
+        self._host.brutal = False
+        while True:
+            try:
+                await self._host.serve()
+            except AgentEndedError as error:
+                log.error("agent ended", node=self.name, error=str(error), restart_seconds=self._pace.agent_restart)
+            await asyncio.sleep(self._pace.agent_restart)
+
+    async def _agent_is_up(self, former: RegisteredPlugin | None = None) -> None:
+        assert self._kubelet is not None
+        try:
+            async with asyncio.timeout(UP_SECONDS):
+                await self._kubelet.plugins.registered(DRIVER, former)
+                await self._runtime.nri.synchronized()
+        except TimeoutError as error:
+            raise NodeError(
+                f"the agent of {self.name} is not registered after {UP_SECONDS:g} s: see its log"
+            ) from error
+
+    def _make_host(self, kind: AgentKind) -> AgentHost:
+        options = {
+            "node-name": self.name,
+            "kubeconfig": self._kubeconfig,
+            "kubelet-root": self._var,
+            "sysfs-root": self.root / "machine/sys",
+            "procfs-root": self.root / "machine/proc",
+            "cdi-dir": self._run / "cdi",
+            "nri-socket": self._run / "nri.sock",
+            "state-dir": self.root / "agent",
+            "http-address": "127.0.0.1:0",
+            "status-interval": _STATUS_SECONDS,
+        }
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self.root / "agent.log")
+
+    async def _write_machine(self) -> None:
+        """Swaps the tree as a whole: who reads it sees either the former machine or this one."""
+        tree = await asyncio.to_thread(shared_tree, self.machine, self.root.parent / "machines")
+        link, fresh = self.root / "machine", self.root / "machine.new"
+        self.root.mkdir(parents=True, exist_ok=True)
+        fresh.symlink_to(Path("../machines", tree.name))
+        fresh.replace(link)
+        self._online = read_online(link / "sys")
+
+    async def _stop(self) -> None:
+        if self._serving is not None:
+            await _cancel(self._serving)
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    """Cancels a task and waits for its end; what it fails with is raised."""
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error

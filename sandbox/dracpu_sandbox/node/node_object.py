@@ -1,0 +1,71 @@
+"""The Node object that a simulated kubelet registers: pure."""
+
+import zlib
+from typing import Final
+
+from dracpu_agent.topology.model import Topology
+from dracpu_sandbox.resources import NODES, JsonObject
+
+KUBELET_VERSION: Final = "v1.36.3"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def address_of(node_name: str, host: int) -> str:
+    """An address for a host of this node's network. Nobody can be reached there."""
+    number = zlib.crc32(node_name.encode())
+    return f"10.{number >> 8 & 0xFF}.{number & 0xFF}.{host % 254 + 1}"
+
+
+def node_of(name: str, topology: Topology) -> JsonObject:
+    """What the kubelet creates."""
+    arch = _ARCHITECTURES.get(topology.arch, topology.arch)
+    labels = {"kubernetes.io/arch": arch, "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
+    return {
+        "apiVersion": NODES.api_version,
+        "kind": NODES.kind,
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+    }
+
+
+def node_status(name: str, topology: Topology, runtime_version: str, boot_id: str, now: str) -> JsonObject:
+    """What the kubelet says of the machine."""
+    resources = {"cpu": str(len(topology.cpus)), "memory": "64Gi", "pods": "110"}
+    healthy = ("MemoryPressure", "DiskPressure", "PIDPressure")
+    conditions = [
+        _condition(kind, "False", f"KubeletHasNo{kind}", "the simulated node has enough", now) for kind in healthy
+    ]
+    conditions.append(_condition("Ready", "True", "KubeletReady", "the simulated kubelet is posting ready status", now))
+    return {
+        "capacity": resources,
+        "allocatable": resources,
+        "conditions": conditions,
+        "addresses": [
+            {"type": "InternalIP", "address": address_of(name, 0)},
+            {"type": "Hostname", "address": name},
+        ],
+        "nodeInfo": {
+            "machineID": name,
+            "systemUUID": name,
+            "bootID": boot_id,
+            "kernelVersion": "6.12.0-sandbox",
+            "osImage": "simulated by dracpu-sandbox",
+            "containerRuntimeVersion": runtime_version,
+            "kubeletVersion": KUBELET_VERSION,
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": _ARCHITECTURES.get(topology.arch, topology.arch),
+        },
+    }
+
+
+def _condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }

@@ -1,0 +1,354 @@
+"""A container runtime with NRI, as far as a plugin can tell: real bytes on a real unix socket, no containers.
+
+    async with NriRuntime(tmp_path / "nri.sock") as runtime:
+        await runtime.synchronized()                         # the plugin under test has connected
+        web = await runtime.create_container(PodSandbox("web"), "app")
+        assert runtime.cpuset_of(web) == "2-7"
+
+It behaves as containerd does where that is surprising: one lock for hooks and unsolicited updates, updates of unknown
+containers succeed and do nothing, an empty cpuset changes nothing, a plugin that answers too late is dropped and the
+container is created without it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from google.protobuf.message import Message
+
+from dracpu_agent.runtime.proto import nri_pb2 as nri
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.node.containers import Container, PodSandbox, next_container_id
+from dracpu_sandbox.node.nri_wire import CallError, ConnectionLost, PluginConnection
+
+_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
+_OWN_SERVICE = "nri.pkg.api.v1alpha1.Runtime"
+_PATIENCE = 30.0  # seconds; long enough for any machine
+
+
+class HookError(SandboxError):
+    """The plugin, or a rule of the runtime, refused what the kubelet asked for."""
+
+
+class NriRuntime:
+    """The runtime. Attributes may be changed at any time."""
+
+    def __init__(
+        self, socket: Path, *, name: str = "containerd", version: str = "v2.4.0", nri_version: str = "v0.12.2"
+    ):
+        self.socket = socket
+        self.name = name
+        self.version = version
+        self.nri_version = nri_version
+        self.registration_timeout = 5.0  # seconds, as the next one
+        self.request_timeout = 2.0
+        self.own_methods = True  # False: NRI before 0.12, most hooks are StateChange
+        self.passes_cdi_devices = True  # False: containerd before 2.3
+        self.sends_post_create = True
+        self.skip_ids = False
+        self.containers_per_chunk: int | None = None  # Synchronize in several requests
+        self.before_chunk: Callable[[int], None] | None = None  # called with the number of the chunk
+        self.failing_updates: set[str] = set()  # containers whose cgroup cannot be written
+        self.refuse_registration = ""
+        self.containers: dict[str, Container] = {}
+        self.connections = 0  # registrations so far
+        self.subscribed = 0  # what the plugin answered to Configure
+        self.registration = nri.RegisterPluginRequest()
+        self.lost: list[str] = []  # why plugins were dropped
+        self.on_change: Callable[[], None] = lambda: None  # a container's cpuset may have changed
+        self._plugin: PluginConnection | None = None
+        self._open: set[PluginConnection] = set()
+        self._nri_lock = asyncio.Lock()
+        self._changed = asyncio.Condition()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ---- the process
+
+    async def start(self) -> None:
+        """Listens on a new socket."""
+        self.socket.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._accept, self.socket)
+
+    async def stop(self) -> None:
+        """Ends; containers go on without it."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            self.socket.unlink(missing_ok=True)
+        self.drop()
+        await self.until(lambda: not self._open)
+
+    async def restart(self) -> None:
+        """A new process with the old containers."""
+        await self.stop()
+        await self.start()
+
+    def drop(self) -> None:
+        """Closes the plugin's connection, as after an answer that came too late."""
+        self._plugin = None
+        for connection in self._open:
+            connection.close()
+
+    @asynccontextmanager
+    async def busy(self) -> AsyncIterator[None]:
+        """As long as a hook of another plugin takes: updates that plugins ask for have to wait."""
+        async with self._nri_lock:
+            yield
+
+    async def synchronized(self) -> None:
+        """Waits until a plugin is connected and has answered Synchronize."""
+        await self.until(lambda: self._plugin is not None)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Waits for something that the plugin brings about, such as a cpuset; TimeoutError when it does not."""
+        async with asyncio.timeout(_PATIENCE), self._changed:
+            await self._changed.wait_for(condition)
+
+    # ---- what the kubelet asks for
+
+    async def create_container(
+        self,
+        pod: PodSandbox,
+        name: str,
+        *,
+        env: Sequence[str] = (),
+        cdi_devices: Sequence[str] = (),
+        cpus: str = "",
+        start: bool = True,
+    ) -> str:
+        """Creates and starts a container; its id. Raises HookError where the kubelet would see an error."""
+        made = Container(next_container_id(), pod, name, tuple(env), tuple(cdi_devices), cpus)
+        try:
+            await self._create(made)
+        except HookError:
+            # containerd undoes the creation, whether or not the plugin took part in it
+            await self.stop_container(made.id, made)
+            await self.remove_container(made.id, made)
+            raise
+        self.containers[made.id] = made
+        made.stored = True
+        await self._notify()
+        if self.sends_post_create:
+            await self._tell("PostCreateContainer", nri.POST_CREATE_CONTAINER, made)
+        if start:
+            await self.start_container(made.id)
+        return made.id
+
+    async def start_container(self, container_id: str) -> None:
+        """Starts a created container. Raises HookError."""
+        container = self.containers[container_id]
+        try:
+            await self._event("StartContainer", nri.START_CONTAINER, container)
+        except CallError as error:
+            await self.stop_container(container_id)
+            raise HookError(str(error)) from error
+        container.state = nri.CONTAINER_RUNNING
+
+    async def stop_container(self, container_id: str, container: Container | None = None) -> None:
+        """The container ends, by itself or not."""
+        ended = container or self.containers[container_id]
+        ended.state = nri.CONTAINER_STOPPED
+        request = nri.StopContainerRequest(pod=ended.pod.message(), container=self._message(ended))
+        try:
+            async with self._nri_lock:
+                answer = await self._call("StopContainer", request)
+                await self._apply(nri.StopContainerResponse.FromString(answer or b"").update)
+        except CallError as error:
+            self.lost.append(f"StopContainer: {error}")  # the runtime only logs it
+
+    async def remove_container(self, container_id: str, container: Container | None = None) -> None:
+        """The runtime forgets the container."""
+        removed = container or self.containers[container_id]
+        self.containers.pop(container_id, None)
+        await self._tell("RemoveContainer", nri.REMOVE_CONTAINER, removed)
+
+    async def update_container(self, container_id: str, *, cpus: str = "") -> None:
+        """The kubelet changes the container's resources; its CPU manager may set cpus. Raises HookError."""
+        container = self.containers[container_id]
+        request = nri.UpdateContainerRequest(pod=container.pod.message(), container=self._message(container))
+        request.linux_resources.cpu.cpus = cpus
+        try:
+            async with self._nri_lock:
+                answer = await self._call("UpdateContainer", request)
+        except CallError as error:
+            raise HookError(str(error)) from error
+        for update in nri.UpdateContainerResponse.FromString(answer or b"").update:
+            if update.container_id == container_id:  # without the id it is ignored
+                cpus = update.linux.resources.cpu.cpus or cpus
+        container.cpus = cpus or container.cpus
+        await self._notify()
+
+    def cpuset_of(self, container_id: str) -> str:
+        """The cpuset of a container's cgroup; "": it may run anywhere."""
+        return self.containers[container_id].cpus
+
+    # ---- hooks
+
+    async def _create(self, made: Container) -> None:
+        request = nri.CreateContainerRequest(pod=made.pod.message(), container=self._message(made))
+        async with self._nri_lock:
+            try:
+                answer = await self._call("CreateContainer", request)
+            except CallError as error:
+                raise HookError(str(error)) from error
+            response = nri.CreateContainerResponse.FromString(answer or b"")
+            updated = [update.container_id for update in response.update]
+            if made.id in updated or len(set(updated)) < len(updated):
+                raise HookError("conflicting updates in one answer")
+            made.cpus = response.adjust.linux.resources.cpu.cpus or made.cpus
+            await self._apply(response.update)
+
+    async def _tell(self, method: str, event: nri.Event.ValueType, container: Container) -> None:
+        try:
+            await self._event(method, event, container)
+        except CallError as error:
+            self.lost.append(f"{method}: {error}")  # the runtime only logs it
+
+    async def _event(self, method: str, event: nri.Event.ValueType, container: Container) -> None:
+        pod, message = container.pod.message(), self._message(container)
+        async with self._nri_lock:
+            if not self.own_methods:
+                await self._call("StateChange", nri.StateChangeEvent(event=event, pod=pod, container=message))
+            elif event == nri.START_CONTAINER:
+                await self._call(method, nri.StartContainerRequest(pod=pod, container=message))
+            elif event == nri.POST_CREATE_CONTAINER:
+                await self._call(method, nri.PostCreateContainerRequest(pod=pod, container=message))
+            else:
+                await self._call(method, nri.RemoveContainerRequest(pod=pod, container=message))
+
+    async def _call(self, method: str, request: Message) -> bytes | None:
+        """None: no plugin, or the plugin was lost over this call; the runtime goes on without it."""
+        if self._plugin is None:
+            return None
+        plugin = self._plugin
+        try:
+            return await plugin.call(_SERVICE, method, request.SerializeToString(), self.request_timeout)
+        except ConnectionLost as lost:
+            self.lost.append(str(lost))
+            self.drop()
+            return None
+
+    async def _apply(self, updates: Iterable[nri.ContainerUpdate]) -> list[str]:
+        """Writes cgroups; the containers for which that failed."""
+        failed: list[str] = []
+        for update in updates:
+            container = self.containers.get(update.container_id)
+            if container is None or not container.stored:
+                continue  # not an error for any runtime
+            if container.id in self.failing_updates or container.state == nri.CONTAINER_STOPPED:
+                failed.append(container.id)
+                continue
+            container.cpus = update.linux.resources.cpu.cpus or container.cpus
+        await self._notify()
+        return failed
+
+    def _message(self, container: Container) -> nri.Container:
+        return container.message(with_cdi=self.passes_cdi_devices)
+
+    async def _notify(self) -> None:
+        self.on_change()
+        async with self._changed:
+            self._changed.notify_all()
+
+    # ---- the connection
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        registered = asyncio.Event()
+        configured = asyncio.Event()
+
+        async def serve(method: str, payload: bytes) -> bytes:
+            if method == f"{_OWN_SERVICE}/UpdateContainers":
+                return await self._update_containers(nri.UpdateContainersRequest.FromString(payload))
+            if method != f"{_OWN_SERVICE}/RegisterPlugin":
+                raise CallError(12, f"method {method}")
+            if self.refuse_registration:
+                raise CallError(2, self.refuse_registration)
+            self.registration = nri.RegisterPluginRequest.FromString(payload)
+            self.connections += 1
+            registered.set()
+            await configured.wait()  # so Configure comes before the answer to the registration
+            return nri.Empty().SerializeToString()
+
+        connection = PluginConnection(reader, writer, serve, skip_ids=self.skip_ids)
+        self._open.add(connection)
+        handshake = asyncio.create_task(self._handshake(connection, registered, configured), name="nri handshake")
+        try:
+            await connection.run()
+        finally:
+            handshake.cancel()
+            await asyncio.wait((handshake,))
+            if connection.reason:
+                self.lost.append(connection.reason)
+            if self._plugin is connection:
+                self._plugin = None
+            self._open.discard(connection)
+            await self._notify()
+
+    async def _handshake(
+        self, connection: PluginConnection, registered: asyncio.Event, configured: asyncio.Event
+    ) -> None:
+        try:
+            async with asyncio.timeout(self.registration_timeout):
+                await registered.wait()
+        except TimeoutError:
+            self.lost.append("a plugin did not register in time")
+            connection.close()
+            return
+        request = nri.ConfigureRequest(
+            runtime_name=self.name,
+            runtime_version=self.version,
+            NRI_version=self.nri_version,
+            registration_timeout=int(self.registration_timeout * 1000),
+            request_timeout=int(self.request_timeout * 1000),
+        )
+        try:
+            answer = await connection.call(_SERVICE, "Configure", request.SerializeToString(), self.request_timeout)
+            self.subscribed = nri.ConfigureResponse.FromString(answer).events
+            configured.set()
+            async with self._nri_lock:
+                updates = await self._synchronize(connection)
+                self._plugin = connection
+                await self._apply(updates)
+        except (CallError, ConnectionLost) as error:
+            self.lost.append(f"handshake: {error}")
+            connection.close()
+
+    async def _synchronize(self, connection: PluginConnection) -> Sequence[nri.ContainerUpdate]:
+        alive = [known for known in self.containers.values() if known.stored and known.state != nri.CONTAINER_STOPPED]
+        size = self.containers_per_chunk or max(len(alive), 1)
+        chunks = [alive[start : start + size] for start in range(0, len(alive), size)] or [[]]
+        pods = list({known.pod.id: known.pod.message() for known in alive}.values())
+        deadline = asyncio.get_running_loop().time() + self.request_timeout  # one for all chunks
+        for number, chunk in enumerate(chunks):
+            if self.before_chunk is not None:
+                self.before_chunk(number)
+            more = number + 1 < len(chunks)
+            request = nri.SynchronizeRequest(pods=[] if more else pods, containers=map(self._message, chunk), more=more)
+            answer = await connection.call(
+                _SERVICE,
+                "Synchronize",
+                request.SerializeToString(),
+                deadline - asyncio.get_running_loop().time(),
+            )
+            response = nri.SynchronizeResponse.FromString(answer)
+            if response.more != more or (more and response.update):
+                raise ConnectionLost("an answer to a part of the list that is no answer to a part")
+        return response.update
+
+    async def _update_containers(self, request: nri.UpdateContainersRequest) -> bytes:
+        async with self._nri_lock:  # waits for the hook at hand
+            if await self._apply(request.update):
+                raise CallError(2, "NRI update of some containers failed")
+        return nri.UpdateContainersResponse().SerializeToString()

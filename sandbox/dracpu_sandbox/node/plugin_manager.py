@@ -1,0 +1,219 @@
+"""The kubelet's plugin manager: drivers come, go and come back, and it registers what it finds.
+
+A socket that appears in plugins_registry is a driver that wants to be registered; one that is another file than before
+is a driver that has restarted; one that is gone is a driver that has gone. A connection that is lost is none of these:
+only when it stays lost for `Pace.wipe` seconds, the driver's slices on this node are deleted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import grpc
+import structlog
+
+from dracpu_agent.kubelet.proto import kubelet_health_pb2 as health
+from dracpu_sandbox.node.pace import Pace
+from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin, register
+
+HURRY: Final = 0.02  # seconds between two looks while a driver is known to be starting
+HURRY_LOOKS: Final = 500
+_HEALTH: Final = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy", health.UNKNOWN: "Unknown"}
+
+log = structlog.get_logger("kubelet")
+
+Identity = tuple[int, int]  # a file: another one after each restart of its driver
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """How a driver says that a device is, until when that holds, and what is wrong."""
+
+    health: str
+    until: float
+    message: str = ""
+
+
+@dataclass(eq=False)
+class _Socket:
+    """A registration socket and what has become of it."""
+
+    identity: Identity
+    plugin: RegisteredPlugin | None = None
+    failures: int = 0
+    next_attempt: float = 0.0
+    tasks: "list[asyncio.Task[None]]" = field(default_factory=list)
+
+
+class PluginManager:
+    """Knows the registered drivers while `run` runs."""
+
+    def __init__(
+        self, registry: Path, pace: Pace, wipe: Callable[[str], Awaitable[None]], on_health: Callable[[], None]
+    ) -> None:
+        self._registry = registry
+        self._pace = pace
+        self._wipe_slices = wipe
+        self._on_health = on_health
+        self._sockets: dict[Path, _Socket] = {}
+        self._wiping: dict[str, asyncio.Task[None]] = {}
+        self._health: dict[tuple[str, str, str], DeviceState] = {}  # driver, pool, device
+        self._hurry = 0  # quick looks that are left
+        self._look = asyncio.Event()
+        self._registered = asyncio.Event()  # replaced at each registration
+
+    def find(self, driver: str) -> RegisteredPlugin:
+        """A registered driver; KubeletError when there is none of this name."""
+        for known in self._sockets.values():
+            if known.plugin is not None and known.plugin.info.name == driver:
+                return known.plugin
+        raise KubeletError(f"DRA driver {driver} is not registered")  # kubelet: so it says
+
+    def expect_driver(self, driver: str) -> RegisteredPlugin | None:
+        """A driver is starting: look for it often, for the real kubelet is told by inotify.
+
+        Answers what is registered of it until then: a killed driver is, for nobody has taken its socket away.
+        """
+        self._hurry = HURRY_LOOKS
+        self._look.set()
+        with suppress(KubeletError):
+            return self.find(driver)
+        return None
+
+    async def registered(self, driver: str, former: RegisteredPlugin | None = None) -> RegisteredPlugin:
+        """Waits until the driver is registered, and not as its former self."""
+        while True:
+            with suppress(KubeletError):
+                if (found := self.find(driver)) is not former:
+                    return found
+            await self._registered.wait()
+
+    def look(self) -> None:
+        """Something may have changed in plugins_registry."""
+        self._look.set()
+
+    def device(self, driver: str, pool: str, device: str) -> DeviceState:
+        """How a device is. What the driver has not said for the length of its lease is unknown."""
+        now = asyncio.get_running_loop().time()
+        said = self._health.get((driver, pool, device))
+        return said if said is not None and now < said.until else DeviceState("Unknown", now)
+
+    async def run(self) -> None:
+        """Until cancelled; then all connections are closed."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await self._reconcile(group)
+                    self._look.clear()
+                    self._hurry = max(0, self._hurry - 1)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(HURRY if self._hurry else self._pace.registry):
+                            await self._look.wait()
+        finally:
+            for known in self._sockets.values():
+                if known.plugin is not None:
+                    await known.plugin.close()
+
+    async def _reconcile(self, group: asyncio.TaskGroup) -> None:
+        found = await asyncio.to_thread(_sockets_in, self._registry)
+        for path, known in list(self._sockets.items()):
+            if found.get(path) != known.identity:
+                del self._sockets[path]
+                await self._deregister(known, group)
+        for path, identity in found.items():
+            known = self._sockets.setdefault(path, _Socket(identity))
+            if known.plugin is None and known.next_attempt <= asyncio.get_running_loop().time():
+                await self._register(path, known, group)
+
+    async def _register(self, path: Path, known: _Socket, group: asyncio.TaskGroup) -> None:
+        try:
+            plugin = await register(path)
+        except KubeletError as error:
+            known.failures += 1
+            delay = min(self._pace.registration_retry_most, self._pace.registration_retry * 2 ** (known.failures - 1))
+            known.next_attempt = asyncio.get_running_loop().time() + delay
+            log.warning("plugin not registered", socket=path.name, error=str(error), retry_seconds=delay)
+            return
+        known.plugin = plugin
+        driver = plugin.info.name
+        log.info("plugin registered", driver=driver, service=plugin.dra_service)
+        watch = plugin.watch_connection(lambda connected: self._connected(driver, connected, group))
+        known.tasks.append(group.create_task(watch, name=f"{driver} connection"))
+        if plugin.health_service:
+            known.tasks.append(group.create_task(self._follow_health(plugin), name=f"{driver} health"))
+        self._hurry = 0
+        registered, self._registered = self._registered, asyncio.Event()
+        registered.set()
+
+    async def _deregister(self, known: _Socket, group: asyncio.TaskGroup) -> None:
+        if known.plugin is None:
+            return
+        for task in known.tasks:
+            task.cancel()
+        await asyncio.gather(*known.tasks, return_exceptions=True)
+        driver = known.plugin.info.name
+        await known.plugin.close()
+        log.info("plugin deregistered", driver=driver)
+        self._forget_health(driver)
+        self._connected(driver, False, group)
+
+    def _connected(self, driver: str, connected: bool, group: asyncio.TaskGroup) -> None:
+        if connected:
+            wiping = self._wiping.pop(driver, None)
+            if wiping is not None:
+                wiping.cancel()
+        elif driver not in self._wiping:
+            self._wiping[driver] = group.create_task(self._wipe(driver), name=f"{driver} wipe")
+
+    async def _wipe(self, driver: str) -> None:
+        await asyncio.sleep(self._pace.wipe)
+        log.info("driver is away, its slices are deleted", driver=driver, seconds=self._pace.wipe)
+        await self._wipe_slices(driver)
+
+    async def _follow_health(self, plugin: RegisteredPlugin) -> None:
+        driver = plugin.info.name
+        while True:
+            try:
+                async for devices in plugin.watch_health():
+                    self._learn_health(driver, devices)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:  # kubelet: does not ask again
+                    return
+            self._forget_health(driver)  # kubelet: the end of the stream clears all
+            await asyncio.sleep(self._pace.health_retry)
+
+    def _learn_health(self, driver: str, devices: list[health.DeviceHealth]) -> None:
+        now = asyncio.get_running_loop().time()  # kubelet: the time of receipt counts, not the driver's
+        before = self._plain_health(driver)
+        for said in devices:
+            key = (driver, said.device.pool_name, said.device.device_name)
+            lease = said.health_check_timeout_seconds or 30  # kubelet: 30 s where the driver names none
+            self._health[key] = DeviceState(_HEALTH.get(said.health, "Unknown"), now + lease, said.message)
+        if self._plain_health(driver) != before:
+            self._on_health()
+
+    def _forget_health(self, driver: str) -> None:
+        known = [key for key in self._health if key[0] == driver]
+        for key in known:
+            del self._health[key]
+        if known:
+            self._on_health()
+
+    def _plain_health(self, driver: str) -> Mapping[tuple[str, str, str], tuple[str, str]]:
+        return {key: (state.health, state.message) for key, state in self._health.items() if key[0] == driver}
+
+
+def _sockets_in(directory: Path) -> Mapping[Path, Identity]:
+    """The sockets of a directory. Hidden ones are nobody's business."""
+    found: dict[Path, Identity] = {}
+    if not directory.is_dir():
+        return found
+    for path in sorted(directory.iterdir()):
+        with suppress(FileNotFoundError):  # gone in this moment
+            if path.is_socket() and not path.name.startswith("."):  # kubelet: must not start with "."
+                stat = path.stat()
+                found[path] = (stat.st_ino, stat.st_ctime_ns)
+    return found

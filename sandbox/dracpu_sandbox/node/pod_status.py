@@ -1,0 +1,144 @@
+"""The status that the kubelet writes on a pod: pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dracpu_sandbox.node.pods import ContainerSpec, Phase, Pod, Run, Runs
+from dracpu_sandbox.resources import JsonObject
+
+PINNED: Final = "sandbox.dra.cpu/Pinned"
+_CREATING: Final = "ContainerCreating"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the kubelet knows of a pod when it writes the status."""
+
+    phase: Phase
+    runs: Runs
+    cpus: Mapping[str, str]  # by container, of those that run
+    health: Mapping[str, Sequence[JsonObject]]  # by container: allocatedResourcesStatus
+    has_sandbox: bool
+    node_ip: str
+    pod_ip: str
+    now: str
+
+
+def status_of(pod: Pod, seen: Seen) -> JsonObject:
+    """What to patch strategically into the status: conditions of others stay, ours keep the time of their last turn."""
+    init = [one for one in pod.containers if one.is_init]
+    main = [one for one in pod.containers if not one.is_init]
+    over = seen.phase in ("Succeeded", "Failed")
+    initialized = all(_initialized(one, seen.runs.get(one.name, Run())) for one in init)
+    ready = not over and not pod.deleted and _all_run(main, seen)
+    unready = "PodCompleted" if seen.phase == "Succeeded" else "PodFailed" if over else "ContainersNotReady"
+    pinned = ", ".join(f"{name}: {cpus}" for name, cpus in seen.cpus.items())
+    conditions = [
+        _condition("PodReadyToStartContainers", seen.has_sandbox),
+        _condition("Initialized", initialized, "PodCompleted" if seen.phase == "Succeeded" else ""),
+        _condition("ContainersReady", ready, "" if ready else unready),
+        _condition("Ready", ready, "" if ready else unready),
+        _condition(PINNED, bool(pinned), "Running" if pinned else "NothingRuns", pinned),
+    ]
+    former = {one["type"]: one for one in pod.status.get("conditions") or ()}
+    status: JsonObject = {
+        "phase": seen.phase,
+        "conditions": [_turned(one, former.get(one["type"]), seen.now) for one in conditions],
+        "hostIP": seen.node_ip,
+        "hostIPs": [{"ip": seen.node_ip}],
+        "startTime": pod.status.get("startTime") or seen.now,
+        "containerStatuses": [_container_status(one, seen) for one in main],
+    }
+    if init:
+        status["initContainerStatuses"] = [_container_status(one, seen) for one in init]
+    if seen.has_sandbox:
+        status |= {"podIP": seen.pod_ip, "podIPs": [{"ip": seen.pod_ip}]}
+    return status
+
+
+def runs_of(pod: Pod) -> dict[str, Run]:
+    """What the status of a pod tells of its containers, for a kubelet that was not there."""
+    told = [*(pod.status.get("initContainerStatuses") or ()), *(pod.status.get("containerStatuses") or ())]
+    return {one["name"]: _run(one) for one in told}
+
+
+def _run(told: JsonObject) -> Run:
+    container_id = str(told.get("containerID") or "").rpartition("/")[2]
+    state, restarts = told.get("state") or {}, int(told.get("restartCount") or 0)
+    if running := state.get("running"):
+        return Run("running", container_id, restarts, since=running.get("startedAt") or "")
+    ended = state.get("terminated") or (told.get("lastState") or {}).get("terminated")
+    if not ended:
+        return Run()
+    return Run(
+        "ended",
+        container_id,
+        restarts,
+        since=ended.get("startedAt") or "",
+        ended=ended.get("finishedAt") or "",
+        exit_code=int(ended.get("exitCode") or 0),
+        reason=ended.get("reason") or "",
+    )
+
+
+def _initialized(one: ContainerSpec, run: Run) -> bool:
+    return run.state == "running" if one.is_sidecar else run.state == "ended" and run.exit_code == 0
+
+
+def _all_run(containers: Sequence[ContainerSpec], seen: Seen) -> bool:
+    return all(seen.runs.get(one.name, Run()).state == "running" for one in containers)
+
+
+def _condition(kind: str, true: bool, reason: str = "", message: str = "") -> JsonObject:
+    made = {"type": kind, "status": "True" if true else "False", "reason": reason, "message": message}
+    return {name: text for name, text in made.items() if text}
+
+
+def _turned(condition: JsonObject, former: JsonObject | None, now: str) -> JsonObject:
+    """With the time of its last turn; what it said before goes, for a strategic patch keeps what it does not name."""
+    if former is None:
+        return {**condition, "lastTransitionTime": now}
+    same = former["status"] == condition["status"]
+    outdated: JsonObject = {name: None for name in ("reason", "message") if name in former and name not in condition}
+    return {**condition, **outdated, "lastTransitionTime": former.get("lastTransitionTime") if same else now}
+
+
+def _container_status(one: ContainerSpec, seen: Seen) -> JsonObject:
+    run = seen.runs.get(one.name, Run())
+    waits = run.held is not None and seen.phase not in ("Succeeded", "Failed")
+    last = run if waits and run.state == "ended" else run.last
+    status: JsonObject = {
+        "name": one.name,
+        "image": one.image,
+        "imageID": "",
+        "restartCount": run.restarts,
+        "ready": run.state == "running" if not one.is_init or one.is_sidecar else run.reason == "Completed",
+        "started": run.state == "running",
+        "state": _state(run, waits=waits),
+        "lastState": {"terminated": _terminated(last)} if last is not None else {},
+    }
+    if run.id:
+        status["containerID"] = f"containerd://{run.id}"
+    if seen.health.get(one.name):
+        status["allocatedResourcesStatus"] = list(seen.health[one.name])
+    return status
+
+
+def _state(run: Run, *, waits: bool) -> JsonObject:
+    if run.state == "running":
+        return {"running": {"startedAt": run.since}}
+    if run.state == "ended" and not waits:
+        return {"terminated": _terminated(run)}
+    reason, message = run.held or (_CREATING, "")
+    return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+
+
+def _terminated(run: Run) -> JsonObject:
+    return {
+        "exitCode": run.exit_code,
+        "reason": run.reason,
+        "startedAt": run.since,
+        "finishedAt": run.ended,
+        "containerID": f"containerd://{run.id}",
+    }

@@ -1,0 +1,346 @@
+"""One pod on its node, from the moment that it is bound until it is gone from the API server."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from dracpu_agent.claims.model import ClaimRef
+from dracpu_sandbox.client import STRATEGIC, KubeClient, NotFoundError
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
+from dracpu_sandbox.node.events import EventRecorder
+from dracpu_sandbox.node.pace import Pace
+from dracpu_sandbox.node.plugins import KubeletError
+from dracpu_sandbox.node.pod_status import Seen, runs_of, status_of
+from dracpu_sandbox.node.pods import ContainerSpec, Pod, Run, due, phase_of, restart_delay
+from dracpu_sandbox.node.runtime import KILLED, RuntimeDownError, SimulatedRuntime
+from dracpu_sandbox.resources import CLAIMS, PODS, JsonObject
+
+HealthOf = Callable[[str, str, str], tuple[str, str]]  # driver, pool, device -> health, message
+
+_OVER: Final = ("Succeeded", "Failed")
+
+log = structlog.get_logger("kubelet")
+
+
+class PodTroubleError(SandboxError):
+    """Containers that cannot be started now; they are tried again."""
+
+
+class PodWorker:
+    """Carries one pod. Cancelled, it leaves everything as it is: a kubelet's end is not its pods' end."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        client: KubeClient,
+        runtime: SimulatedRuntime,
+        claims: ClaimCache,
+        events: EventRecorder,
+        health_of: HealthOf,
+        pace: Pace,
+        *,
+        node_ip: str,
+        pod_ip: str,
+    ) -> None:
+        self._pod = pod
+        self._client = client
+        self._runtime = runtime
+        self._claims = claims
+        self._events = events
+        self._health_of = health_of
+        self._pace = pace
+        self._node_ip, self._pod_ip = node_ip, pod_ip
+        self._runs: dict[str, Run] = {}
+        self._claim_uids: dict[str, str] = {}  # by the claims' names in the pod
+        self._gone = False  # from the API server
+        self._wake = asyncio.Event()
+        self._reported: JsonObject = {}
+        self._crashed_until: dict[str, float] = {}  # containers that wait for their next start
+        self._failures = 0  # attempts in a row
+
+    @property
+    def _leaving(self) -> bool:
+        return self._gone or self._pod.deleted
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as it was seen last."""
+        return self._pod
+
+    def update(self, pod: Pod) -> None:
+        """The pod has changed."""
+        self._pod = pod
+        self._wake.set()
+
+    def vanish(self) -> None:
+        """The pod is gone from the API server, forced perhaps: what is left of it must go."""
+        self._gone = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """A container or a device has changed."""
+        self._wake.set()
+
+    def container_id(self, name: str) -> str:
+        """The newest container of this name; "" when there is none."""
+        return self._runs.get(name, Run()).id
+
+    async def run(self) -> None:
+        """Until the pod is gone."""
+        self._adopt()
+        if self._pod.status.get("phase") not in _OVER:
+            await self._live()
+        await self._repeat("end", self._end)
+        await self._repeat("report", self._report)
+        while not self._leaving:
+            await self._woken()
+        await self._repeat("delete", self._delete)
+
+    # ---- while it lives
+
+    def _adopt(self) -> None:
+        """What the kubelet before this one, or the time before a reboot, has left."""
+        self._runs = runs_of(self._pod)
+        left = {known.name: known for known in self._runtime.containers_of(self._pod.uid) if known.started}
+        for name, run in self._runs.items():
+            if run.state == "running" and name not in left:
+                self._runs[name] = run.finished(KILLED, _now(), "ContainerStatusUnknown")  # kubelet: after a reboot
+        for name, known in left.items():
+            run = self._runs.get(name, Run())
+            if run.id != known.id:
+                self._runs[name] = run.started(known.id, _now())
+
+    async def _live(self) -> None:
+        while not self._leaving:
+            self._wake.clear()
+            self._look()
+            if phase_of(self._pod, self._runs) in _OVER:
+                return
+            wait: float | None = None
+            if not await self._try("advance", self._advance):
+                wait = min(self._pace.pod_retry_most, self._pace.pod_retry * 2.0**self._failures)
+                self._failures = min(self._failures + 1, 30)
+            elif self._crashed_until:
+                wait = max(0.0, min(self._crashed_until.values()) - asyncio.get_running_loop().time())
+            if not await self._try("report", self._report):
+                wait = self._pace.pod_retry
+            await self._woken(wait)
+
+    def _look(self) -> None:
+        """Takes over which containers have ended."""
+        for known in self._runtime.containers_of(self._pod.uid):
+            run = self._runs.get(known.name)
+            if run is None or run.id != known.id or run.state != "running" or known.running:
+                continue
+            ended = run.finished(known.exit_code, _now())
+            delay = restart_delay(ended.restarts, self._pace.crash, self._pace.crash_most)
+            if delay and not self._leaving:
+                ended = ended.holding("CrashLoopBackOff", f"back-off {delay:g}s restarting failed container")
+                self._crashed_until[known.name] = asyncio.get_running_loop().time() + delay
+            self._runs[known.name] = ended
+
+    async def _advance(self) -> None:
+        """Does all that can be done now. Raises what stands against it, when everything else is done."""
+        if self._runtime.pod(self._pod.uid) is None:
+            await self._make_sandbox()
+        elif not self._claim_uids:
+            await self._find_claims()
+        now = asyncio.get_running_loop().time()
+        self._crashed_until = {name: until for name, until in self._crashed_until.items() if until > now}
+        while ready := [] if self._leaving else self._startable():
+            problems = [problem for name in ready if (problem := await self._start(self._pod.container(name)))]
+            if problems:
+                raise PodTroubleError("; ".join(problems))
+        self._failures = 0
+
+    def _startable(self) -> list[str]:
+        return [name for name in due(self._pod, self._runs) if name not in self._crashed_until]
+
+    async def _make_sandbox(self) -> None:
+        try:
+            await self._claims.prepare(self._pod.uid, await self._find_claims())
+        except KubeletError as error:
+            message = f"Failed to prepare dynamic resources: {error}"
+            self._events.emit(self._pod, "FailedPrepareDynamicResources", message, warning=True)
+            raise
+        try:
+            self._runtime.run_pod(self._pod.namespace, self._pod.name, self._pod.uid)
+        except RuntimeDownError as error:
+            message = f"Failed to create pod sandbox: {error}"
+            self._events.emit(self._pod, "FailedCreatePodSandBox", message, warning=True)
+            raise
+
+    async def _find_claims(self) -> list[AllocatedClaim]:
+        found = []
+        for in_pod, name in self._pod.claims.items():
+            if not name:
+                raise KubeletError(f"pod claim {in_pod} not found in pod status: ResourceClaim not created yet")
+            try:
+                claim = await self._client.get(CLAIMS, name, self._pod.namespace)
+            except NotFoundError as error:
+                raise KubeletError(f"failed to fetch ResourceClaim {name} referenced by pod: {error}") from error
+            status = claim.get("status") or {}
+            # kubelet: only for a pod that the scheduler has reserved the claim for
+            if self._pod.uid not in (consumer["uid"] for consumer in status.get("reservedFor") or ()):
+                raise KubeletError(f"pod {self._pod.name} is not allowed to use ResourceClaim {name}")
+            results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+            drivers = tuple(dict.fromkeys(result["driver"] for result in results))
+            uid = claim["metadata"]["uid"]
+            self._claim_uids[in_pod] = uid
+            found.append(AllocatedClaim(ClaimRef(self._pod.namespace, name, uid), drivers))
+        return found
+
+    async def _start(self, container: ContainerSpec) -> str:
+        """Creates and starts a container; what stands against it, "" when it runs."""
+        sandbox = self._runtime.pod(self._pod.uid)
+        assert sandbox is not None
+        run = self._runs.get(container.name, Run())
+        failing = "CreateContainerError"
+        try:
+            await self._clear(container.name)
+            made = await self._runtime.create(
+                sandbox,
+                container.name,
+                env=container.env,
+                cdi_devices=self._cdi_devices(container),
+                program=container.program,
+            )
+            failing = "RunContainerError"
+            await self._runtime.start_container(made)
+        except SandboxError as error:
+            with contextlib.suppress(SandboxError):  # the next attempt does it
+                await self._clear(container.name)
+            problem = f"{container.name}: {error}"
+            self._runs[container.name] = run.holding(failing, str(error))
+            self._events.emit(self._pod, "Failed", f"Error: {failing}: {problem}", warning=True)
+            return problem
+        self._runs[container.name] = run.started(made, _now())
+        self._events.emit(self._pod, "Started", f"Container started: {container.name}")
+        return ""
+
+    def _cdi_devices(self, container: ContainerSpec) -> tuple[str, ...]:
+        ids = [
+            cdi_id
+            for in_pod, request in self._pod.claims_of(container)
+            for held in self._claims.devices(self._claim_uids.get(in_pod, ""), request)
+            for cdi_id in held.device.cdi_ids
+        ]
+        return tuple(dict.fromkeys(ids))
+
+    # ---- how it ends
+
+    async def _end(self) -> None:
+        """Stops what runs, then gives back the claims; each step may fail, and is tried again then."""
+        for known in self._runtime.containers_of(self._pod.uid):
+            if known.running:
+                self._events.emit(self._pod, "Killing", f"Stopping container {known.name}")
+                await self._runtime.stop_container(known.id)
+        self._look()
+        await self._claims.unprepare(self._pod.uid)
+        self._runtime.remove_pod(self._pod.uid)
+
+    async def _delete(self) -> None:
+        """Containers that have ended keep their logs until the pod is deleted."""
+        for known in self._runtime.containers_of(self._pod.uid):
+            await self._runtime.remove_container(known.id)
+        if self._gone:
+            return
+        with contextlib.suppress(NotFoundError):
+            await self._client.delete(PODS, self._pod.name, self._pod.namespace, grace=0, uid=self._pod.uid)
+
+    async def _clear(self, name: str) -> None:
+        """Removes what is left of a container's former attempts."""
+        for known in self._runtime.containers_of(self._pod.uid):
+            if known.name == name and not known.running:
+                await self._runtime.remove_container(known.id)
+
+    # ---- what it tells
+
+    async def _report(self) -> None:
+        if self._gone:
+            return
+        status = status_of(self._pod, self._seen())
+        if _plain(status) == self._reported:
+            return
+        with contextlib.suppress(NotFoundError):  # deleted this moment
+            await self._client.patch(
+                PODS,
+                self._pod.name,
+                {"metadata": {"uid": self._pod.uid}, "status": status},
+                self._pod.namespace,
+                subresource="status",
+                kind=STRATEGIC,
+            )
+            self._reported = _plain(status)
+
+    def _seen(self) -> Seen:
+        phase = phase_of(self._pod, self._runs)
+        ended = self._pod.status.get("phase")
+        cpus = {
+            known.name: str(self._runtime.cpus_of(known.id))
+            for known in self._runtime.containers_of(self._pod.uid)
+            if known.running
+        }
+        return Seen(
+            phase=ended if ended in _OVER else phase,
+            runs=self._runs,
+            cpus=cpus,
+            health={one.name: self._health(one) for one in self._pod.containers},
+            has_sandbox=self._runtime.pod(self._pod.uid) is not None,
+            node_ip=self._node_ip,
+            pod_ip=self._pod_ip,
+            now=_now(),
+        )
+
+    def _health(self, container: ContainerSpec) -> list[JsonObject]:
+        shown = []
+        for in_pod, request in self._pod.claims_of(container):
+            resources = []
+            for held in self._claims.devices(self._claim_uids.get(in_pod, ""), request):
+                health, message = self._health_of(held.driver, held.device.pool, held.device.device)
+                told = {"resourceID": next(iter(held.device.cdi_ids), held.device.device), "health": health}
+                resources.append({**told, **({"message": message} if message else {})})
+            if resources:
+                shown.append({"name": f"claim:{in_pod}" + (f"/{request}" if request else ""), "resources": resources})
+        return shown
+
+    # ---- waiting
+
+    async def _woken(self, seconds: float | None = None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _try(self, what: str, attempt: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await attempt()
+        except SandboxError as error:
+            log.warning("pod waits", step=what, pod=self._pod.name, namespace=self._pod.namespace, error=str(error))
+            return False
+        return True
+
+    async def _repeat(self, what: str, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Until it has succeeded. kubelet: what fails while a pod ends is in the log only, no Event tells."""
+        failures = 0
+        while not await self._try(what, attempt):
+            await asyncio.sleep(min(self._pace.pod_retry_most, self._pace.pod_retry * 2.0**failures))
+            failures = min(failures + 1, 30)
+
+
+def _plain(status: JsonObject) -> JsonObject:
+    """Without times, which differ each time."""
+    return {
+        **status,
+        "startTime": "",
+        "conditions": [{**one, "lastTransitionTime": ""} for one in status["conditions"]],
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,1 @@
+"""A small scheduler that follows the rules of Dynamic Resource Allocation."""

@@ -1,0 +1,206 @@
+"""Devices as slices offer them, in typed records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from dracpu_sandbox.cel.quantity import Quantity
+from dracpu_sandbox.cel.values import from_quantity, message
+from dracpu_sandbox.resources import JsonObject
+
+DeviceId = tuple[str, str, str]  # driver, pool, device: what allocations name
+Values = frozenset[tuple[str, Any]]  # the values of an attribute, each with its type: 1 is not "1", nor true
+
+_TYPES: Final = {
+    "int": "int", "ints": "int", "bool": "bool", "bools": "bool",
+    "string": "string", "strings": "string", "version": "version", "versions": "version",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPolicy:
+    """How an asked amount becomes a consumed one."""
+
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    minimum: Quantity | None = None  # of validRange, as are the next two
+    maximum: Quantity | None = None
+    step: Quantity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a device has of something."""
+
+    value: Quantity
+    policy: RequestPolicy = RequestPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """Keeps requests away that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str  # NoSchedule, NoExecute, None
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The nodes from which devices can be reached: one of three."""
+
+    node: str = ""
+    everywhere: bool = False
+    selector: JsonObject | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A device, equal only to itself. Attributes always bear their domain, capacity keys stay as they are written."""
+
+    driver: str
+    pool: str
+    name: str
+    attributes: Mapping[str, Values] = field(default_factory=dict)
+    capacity: Mapping[str, Capacity] = field(default_factory=dict)
+    shareable: bool = False  # allowMultipleAllocations
+    taints: tuple[Taint, ...] = ()
+    consumes: tuple[tuple[str, str, Quantity], ...] = ()  # counter set, counter, amount
+    where: Where = Where()
+    plain_attributes: Mapping[str, Any] = field(default_factory=dict)  # as expressions see them
+
+    @cached_property
+    def id(self) -> DeviceId:
+        """What an allocation calls it."""
+        return self.driver, self.pool, self.name
+
+    @cached_property
+    def variables(self) -> JsonObject:
+        """What expressions see as `device`."""
+        return {
+            "driver": self.driver,
+            "attributes": _by_domain(self.plain_attributes, self.driver),
+            "capacity": _by_domain({key: from_quantity(one.value) for key, one in self.capacity.items()}, self.driver),
+            "allowMultipleAllocations": self.shareable,
+        }
+
+    @cached_property
+    def look(self) -> "Look":
+        """What expressions can tell it by."""
+        capacity = sorted((key, str(one.value.number)) for key, one in self.capacity.items())
+        return Look(repr((self.driver, self.shareable, sorted(self.plain_attributes.items()), capacity)), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Equal for devices that expressions cannot tell apart, as there are many in a fleet."""
+
+    text: str
+    device: Device = field(compare=False)  # one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A ResourceSlice."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    slices: int  # how many the pool has
+    where: Where  # unknown when each device has its own
+    devices: tuple[Device, ...]
+    counters: Mapping[tuple[str, str], Quantity]  # by counter set and counter
+
+
+def qualified(name: str, driver: str) -> str:
+    """The name with its domain: without one it is the driver's own."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
+def read_slice(body: JsonObject) -> Slice:
+    """A ResourceSlice of the API."""
+    spec = body["spec"]
+    driver, pool, shared = spec["driver"], spec["pool"], _where(spec)
+    per_device = spec.get("perDeviceNodeSelection", False)
+    return Slice(
+        body["metadata"]["name"],
+        driver,
+        pool["name"],
+        pool.get("generation", 0),
+        pool["resourceSliceCount"],
+        shared,
+        tuple(
+            _device(driver, pool["name"], one, _where(one) if per_device else shared)
+            for one in spec.get("devices") or ()
+        ),
+        {
+            (counters["name"], name): Quantity.parse(counter["value"])
+            for counters in spec.get("sharedCounters") or ()
+            for name, counter in counters["counters"].items()
+        },
+    )
+
+
+def _device(driver: str, pool: str, body: JsonObject, where: Where) -> Device:
+    attributes = body.get("attributes") or {}
+    return Device(
+        driver,
+        pool,
+        body["name"],
+        {qualified(name, driver): _values(value) for name, value in attributes.items()},
+        {key: _capacity(value) for key, value in (body.get("capacity") or {}).items()},
+        bool(body.get("allowMultipleAllocations")),
+        tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in body.get("taints") or ()),
+        tuple(
+            (one["counterSet"], name, Quantity.parse(counter["value"]))
+            for one in body.get("consumesCounters") or ()
+            for name, counter in one["counters"].items()
+        ),
+        where,
+        {name: _plain(value) for name, value in attributes.items()},
+    )
+
+
+def _where(body: JsonObject) -> Where:
+    return Where(body.get("nodeName") or "", bool(body.get("allNodes")), body.get("nodeSelector"))
+
+
+def _values(attribute: JsonObject) -> Values:
+    ((name, value),) = attribute.items()
+    return frozenset((_TYPES[name], one) for one in (value if isinstance(value, list) else [value]))
+
+
+def _plain(attribute: JsonObject) -> Any:
+    ((name, value),) = attribute.items()
+    if _TYPES[name] != "version":
+        return value
+    return [message("Semver", one) for one in value] if isinstance(value, list) else message("Semver", value)
+
+
+def _capacity(body: JsonObject) -> Capacity:
+    policy = body.get("requestPolicy") or {}
+    span = policy.get("validRange") or {}
+    return Capacity(
+        Quantity.parse(body["value"]),
+        RequestPolicy(
+            _optional(policy.get("default")),
+            tuple(Quantity.parse(one) for one in policy.get("validValues") or ()),
+            _optional(span.get("min")),
+            _optional(span.get("max")),
+            _optional(span.get("step")),
+        ),
+    )
+
+
+def _optional(text: str | None) -> Quantity | None:
+    return None if text is None else Quantity.parse(text)
+
+
+def _by_domain(values: Mapping[str, Any], driver: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        domain, _, name = qualified(key, driver).partition("/")
+        found.setdefault(domain, {})[name] = value
+    return found

@@ -1,0 +1,93 @@
+"""What the API server has, followed through its bad moments, and never behind what we ourselves have written."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from dracpu_sandbox.client import ConflictError, Event, KubeClient, Mirror
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.resources import JsonObject, Resource
+from dracpu_sandbox.scheduler.world import Key, key_of
+
+_RETRY_SECONDS: Final = 0.5
+_CONFLICT_SECONDS: Final = 0.02  # somebody else was faster: what they wrote will be here in a moment
+_ENDS_KEPT: Final = 1000
+
+_log = logging.getLogger(__name__)
+
+
+def pause_after(error: SandboxError) -> float:
+    """How many seconds to wait before what failed is tried again."""
+    return _CONFLICT_SECONDS if isinstance(error, ConflictError) else _RETRY_SECONDS
+
+
+class Following:
+    """All objects of a resource. A write is known at once, though the watch tells of it later."""
+
+    def __init__(self, client: KubeClient, resource: Resource) -> None:
+        self._client, self._resource = client, resource
+        self._listeners: list[Callable[[Event], object]] = []
+        self._written: dict[Key, JsonObject] = {}
+        self._gone: dict[Key, int] = {}  # the last deletions: an answer may come after the watch has told of the end
+        self._mirror = self._new_mirror()
+
+    def _new_mirror(self) -> Mirror:
+        return Mirror(self._client, self._resource, on_change=self._changed)
+
+    def listen(self, listener: Callable[[Event], object]) -> None:
+        """Calls it with every change."""
+        self._listeners.append(listener)
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that is there is known. No conclusions before."""
+        return self._mirror.ready.is_set()
+
+    async def run(self) -> None:
+        """Until cancelled; after an error all is listed again."""
+        while True:
+            try:
+                await self._mirror.run()
+            except SandboxError as error:
+                _log.info("%s are listed again: %s", self._resource.plural, error)
+                await asyncio.sleep(pause_after(error))
+            self._mirror = self._new_mirror()
+
+    def get(self, key: Key) -> JsonObject | None:
+        """One object."""
+        return self._written.get(key) or self._mirror.items.get(key)
+
+    def all(self) -> Iterable[JsonObject]:
+        """All objects."""
+        return (self._mirror.items | self._written).values()
+
+    def wrote(self, one: JsonObject) -> None:
+        """What a write was answered with."""
+        key = key_of(one)
+        known = self._mirror.items.get(key)
+        newest = _version(known) if known else self._gone.get(key, 0)
+        if newest < _version(one):
+            self._written[key] = one
+
+    def _changed(self, event: Event) -> None:
+        if event.type == "SYNCED":  # what was written but is not listed is gone
+            self._written = {key: one for key, one in self._written.items() if key in self._mirror.items}
+        else:
+            key, version = key_of(event.object), _version(event.object)
+            if event.type == "DELETED":
+                self._remember_end(key, version)
+            written = self._written.get(key)
+            if written and (event.type == "DELETED" or _version(written) <= version):
+                del self._written[key]
+        for listener in self._listeners:
+            listener(event)
+
+    def _remember_end(self, key: Key, version: int) -> None:
+        self._gone[key] = version
+        if len(self._gone) > _ENDS_KEPT:
+            del self._gone[next(iter(self._gone))]
+
+
+def _version(one: JsonObject) -> int:
+    return int(one["metadata"]["resourceVersion"])

@@ -1,0 +1,117 @@
+"""What claims ask for, in typed records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from dracpu_sandbox.cel.quantity import Quantity
+from dracpu_sandbox.resources import JsonObject
+
+ALL: Final = -1  # as a count: every device that matches
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One way to satisfy a request: the only one, or one of firstAvailable."""
+
+    name: str  # as in results: "main", or "main/small"
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    count: int = 1
+    admin: bool = False
+    tolerations: tuple[JsonObject, ...] = ()
+    capacity: Mapping[str, Quantity] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)  # the amounts of `capacity` as they are written
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request of a claim; the first of its ways that works is taken."""
+
+    name: str
+    ways: tuple[Wanted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """Devices of these requests (of all when there are none) agree, or all differ, in an attribute."""
+
+    attribute: str
+    distinct: bool
+    requests: frozenset[str]
+
+    def covers(self, wanted: str) -> bool:
+        """Whether it binds a way of a request, by the name that results bear."""
+        return not self.requests or wanted in self.requests or wanted.partition("/")[0] in self.requests
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a ResourceClaim asks for."""
+
+    name: str
+    requests: tuple[Request, ...]
+    constraints: tuple[Constraint, ...] = ()
+    config: tuple[JsonObject, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeviceClass:
+    """A DeviceClass."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    config: tuple[JsonObject, ...] = ()
+
+
+def read_class(body: JsonObject) -> DeviceClass:
+    """A DeviceClass of the API."""
+    spec = body.get("spec") or {}
+    return DeviceClass(
+        body["metadata"]["name"],
+        _selectors(spec),
+        tuple(spec.get("config") or ()),
+    )
+
+
+def read_claim(body: JsonObject) -> Claim:
+    """A ResourceClaim of the API."""
+    devices = body["spec"].get("devices") or {}
+    return Claim(
+        body["metadata"]["name"],
+        tuple(_request(one) for one in devices.get("requests") or ()),
+        tuple(_constraint(one) for one in devices.get("constraints") or ()),
+        tuple(devices.get("config") or ()),
+    )
+
+
+def _request(body: JsonObject) -> Request:
+    name = body["name"]
+    if body.get("exactly"):
+        return Request(name, (_wanted(name, body["exactly"]),))
+    return Request(name, tuple(_wanted(f"{name}/{one['name']}", one) for one in body.get("firstAvailable") or ()))
+
+
+def _wanted(name: str, body: JsonObject) -> Wanted:
+    texts = (body.get("capacity") or {}).get("requests") or {}
+    return Wanted(
+        name,
+        body["deviceClassName"],
+        _selectors(body),
+        ALL if body.get("allocationMode") == "All" else body.get("count", 1),
+        bool(body.get("adminAccess")),
+        tuple(body.get("tolerations") or ()),
+        {key: Quantity.parse(text) for key, text in texts.items()},
+        {key: str(text) for key, text in texts.items()},
+    )
+
+
+def _selectors(body: JsonObject) -> tuple[str, ...]:
+    return tuple(one["cel"]["expression"] for one in body.get("selectors") or () if "cel" in one)
+
+
+def _constraint(body: JsonObject) -> Constraint:
+    distinct = "distinctAttribute" in body
+    return Constraint(
+        body["distinctAttribute" if distinct else "matchAttribute"], distinct, frozenset(body.get("requests") or ())
+    )

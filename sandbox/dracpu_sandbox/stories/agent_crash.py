@@ -1,0 +1,23 @@
+"""An agent is killed: what runs goes on, what comes meanwhile waits, and nobody's CPUs change."""
+
+from dracpu_sandbox.stories.telling import Story
+
+MACHINES = ("lab",)
+AGENT = "process"  # so that SIGKILL is a real one
+
+
+async def play(story: Story) -> None:
+    (node,) = story.nodes
+    await story.pod("before", cpus=2)
+    await story.until_running("before")
+    held = story.cpus("before")
+
+    await story.crash_agent(node)
+    await story.pod("meanwhile", cpus=2)
+    await story.until_waiting("meanwhile", because="FailedPrepareDynamicResources")
+    story.expects("before has the CPUs that it had", story.cpus("before") == held, story.cpus("before"))
+
+    await story.start_agent(node)
+    await story.until_running("meanwhile")
+    story.expects("before has them still", story.cpus("before") == held, story.cpus("before"))
+    await story.until_exclusive()

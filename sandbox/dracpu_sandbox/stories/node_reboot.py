@@ -1,0 +1,20 @@
+"""A node reboots: its pods come back on the CPUs that they had."""
+
+from dracpu_sandbox.stories.telling import Story
+
+MACHINES = ("epyc",)
+
+
+async def play(story: Story) -> None:
+    (node,) = story.nodes
+    await story.pod("one", cpus=4)
+    await story.pod("two", cpus=6)
+    await story.pod("other")
+    await story.until_running("one", "two", "other")
+    one, two = story.cpus("one"), story.cpus("two")
+
+    await story.reboot(node)
+    await story.until_running("one", "two", "other")
+    story.expects("one has the CPUs that it had", story.cpus("one") == one, story.cpus("one"))
+    story.expects("two has the CPUs that it had", story.cpus("two") == two, story.cpus("two"))
+    await story.until_exclusive()

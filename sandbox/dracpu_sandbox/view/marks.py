@@ -1,0 +1,84 @@
+"""What each CPU of a node is used for, as the mark that stands for it in a drawing.
+
+A mark is one character, so that a drawing can be read without colours. A claim's mark follows from the place of its
+first CPU: nothing has to be remembered for it to stay the same while other claims come and go. On a machine of more
+than 62 CPUs two claims may get the same character, then in another colour.
+"""
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_sandbox.resources import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One character and how it is coloured (a style of rich)."""
+
+    character: str
+    style: str
+
+
+RESERVED: Final = Mark("#", "bright_black")
+SHARED: Final = Mark("·", "green")
+HELD: Final = Mark("!", "bold white on red")  # held, but by no claim that the status names
+UNKNOWN: Final = Mark("?", "dim")
+
+_CHARACTERS: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits
+# a prime number of them: character and colour together repeat after 682 CPUs only
+_COLOURS: Final = (
+    "cyan", "magenta", "yellow", "bright_blue", "bright_green", "bright_red", "blue",
+    "bright_magenta", "bright_cyan", "bright_yellow", "white",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that holds CPUs, as the legend names it."""
+
+    name: str
+    cpus: CpuSet
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What the CPUs of a node are used for."""
+
+    reserved: CpuSet = EMPTY
+    shared: CpuSet = EMPTY
+    exclusive: CpuSet = EMPTY
+    claims: tuple[Claim, ...] = ()  # in the order in which they are drawn
+    unnamed: int = 0  # claims that the status counts, but does not name: it names 256 at most
+    _by_cpu: Mapping[int, Mark] = field(default_factory=dict)
+
+    def mark(self, cpu: int) -> Mark:
+        """What stands for a CPU."""
+        return self._by_cpu.get(cpu, UNKNOWN)
+
+
+def uses_of(status: JsonObject, order: Sequence[int]) -> Uses:
+    """Reads a CpuNode's status; `order` is that in which its CPUs are drawn."""
+    cpus = status.get("cpus") or {}
+    reserved, shared, exclusive = (CpuSet.parse(cpus.get(name, "")) for name in ("reserved", "shared", "exclusive"))
+    claims = tuple(_claims(status.get("claims") or (), order))
+    # a claim's mark last: CPUs that were reserved later stay with their claim
+    marked = [(reserved, RESERVED), (shared, SHARED), (exclusive, HELD)] + [(one.cpus, one.mark) for one in claims]
+    by_cpu = {cpu: mark for those, mark in marked for cpu in those}
+    unnamed = max(0, status.get("claimsTotal", 0) - len(claims))
+    return Uses(reserved, shared, exclusive, claims, unnamed, by_cpu)
+
+
+def _claims(listed: Iterable[JsonObject], order: Sequence[int]) -> Iterable[Claim]:
+    places = {cpu: place for place, cpu in enumerate(order)}
+    found: list[tuple[int, str, CpuSet]] = []
+    for one in listed:
+        cpus = CpuSet.parse(one["cpus"])
+        place = min((places.get(cpu, len(order)) for cpu in cpus), default=len(order))
+        found.append((place, f"{one['namespace']}/{one['name']}", cpus))
+    for place, name, cpus in sorted(found, key=lambda one: one[:2]):
+        colour = _COLOURS[place % len(_COLOURS)]
+        yield Claim(name, cpus, Mark(_CHARACTERS[place % len(_CHARACTERS)], f"bold black on {colour}"))

@@ -1,0 +1,135 @@
+"""`dracpu-sandbox top`: the nodes of a cluster, drawn again whenever one of them changes."""
+
+import asyncio
+import contextlib
+import re
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from dracpu_sandbox.client import KubeClient, KubeError, Mirror, NotFoundError, UnreachableError
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.resources import CPU_NODES, NAMESPACES, JsonObject
+from dracpu_sandbox.view.drawing import draw, legend
+
+_LEAST_SECONDS: Final = 0.1  # between two pictures
+_ALIVE_SECONDS: Final = 2.0  # between two questions whether the API server still answers: a watch does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Which nodes of which cluster are drawn; no name means all."""
+
+    kubeconfig: Path
+    names: tuple[str, ...] = ()
+
+
+async def print_once(watched: Watched, console: Console) -> None:
+    """The nodes as they are now."""
+    async with KubeClient.from_kubeconfig(watched.kubeconfig) as client:
+        try:
+            listed = await client.list(CPU_NODES)
+        except NotFoundError as error:
+            raise SandboxError("this cluster has no CpuNodes: is dra-cpu-operator installed?") from error
+    nodes = {one["metadata"]["name"]: one for one in listed}
+    missing = [name for name in watched.names if name not in nodes]
+    if missing:
+        raise SandboxError(f'there is no CpuNode "{missing[0]}"; there are: {", ".join(sorted(nodes)) or "none"}')
+    console.print(_lines(_chosen(nodes, watched.names), console.width))
+
+
+async def follow(watched: Watched, console: Console) -> None:
+    """Until cancelled."""
+    async with KubeClient.from_kubeconfig(watched.kubeconfig) as client:
+        redraw = asyncio.Event()
+        mirror = Mirror(client, CPU_NODES, on_change=lambda event: redraw.set())
+        with Live(console=console, screen=True, auto_refresh=False) as live, _on_resize(redraw):
+            view = _View(mirror, watched, live)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(mirror.run(), name="nodes")
+                group.create_task(view.check(client, redraw), name="alive")
+                group.create_task(view.run(redraw), name="view")
+
+
+def screen(
+    nodes: Mapping[str, JsonObject], names: Sequence[str], width: int, height: int, trouble: str = ""
+) -> list[Text]:
+    """What fits: whole nodes, a line about the others, and the legend."""
+    header = [*([Text(trouble, style="bold red")] if trouble else []), *legend().wrap(Console(width=width), width)]
+    lines: list[Text] = []
+    chosen = _chosen(nodes, names)
+    for number, node in enumerate(chosen):
+        drawn = [*draw(node, width), Text()]
+        left = len(chosen) - number
+        room = height - len(header) - len(lines) - (1 if left > 1 else 0)
+        if lines and len(drawn) - 1 > room:
+            lines.append(Text(f"and {left} more: make the window larger, or name the nodes", style="dim"))
+            break
+        lines.extend(drawn)
+    return [*header, *(lines or [Text("no CpuNode yet", style="dim")])][:height]
+
+
+class _View:
+    """The picture on the terminal, and whether it is true."""
+
+    def __init__(self, mirror: Mirror, watched: Watched, live: Live) -> None:
+        self._mirror = mirror
+        self._names = watched.names
+        self._live = live
+        self._trouble = ""
+
+    async def run(self, redraw: asyncio.Event) -> None:
+        while True:
+            size = self._live.console.size
+            nodes = {name: node for (_, name), node in self._mirror.items.items()}
+            lines = screen(nodes, self._names, size.width, size.height, self._trouble)
+            self._live.update(Group(*lines), refresh=True)
+            await asyncio.sleep(_LEAST_SECONDS)
+            await redraw.wait()
+            redraw.clear()
+
+    async def check(self, client: KubeClient, redraw: asyncio.Event) -> None:
+        while True:
+            await asyncio.sleep(_ALIVE_SECONDS)
+            trouble = ""
+            try:
+                await client.get(NAMESPACES, "default")
+            except KubeError:
+                pass  # it answers, if only to refuse
+            except UnreachableError:
+                trouble = f"{client.server} does not answer: this is how it was"
+            if trouble != self._trouble:
+                self._trouble = trouble
+                redraw.set()
+
+
+@contextlib.contextmanager
+def _on_resize(redraw: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGWINCH, redraw.set)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
+
+
+def _chosen(nodes: Mapping[str, JsonObject], names: Sequence[str]) -> list[JsonObject]:
+    """In the order in which they were named, or by name with numbers counted: node-2 before node-10."""
+    if names:
+        return [nodes[name] for name in names if name in nodes]
+    return [nodes[name] for name in sorted(nodes, key=_natural)]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+
+
+def _lines(nodes: Iterable[JsonObject], width: int) -> Text:
+    drawn = [line for node in nodes for line in (*draw(node, width), Text())]
+    return Text("\n").join([*drawn, legend()])

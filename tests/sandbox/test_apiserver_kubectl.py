@@ -1,0 +1,128 @@
+"""An ordinary kubectl against the server."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import kubectl
+import pytest
+import yaml
+from api_caller import THING, pod, thing
+from kubectl import Kubectl
+
+from dracpu_sandbox.apiserver.server import ApiServer
+
+pytestmark = pytest.mark.skipif(kubectl.PROGRAM is None, reason=kubectl.MISSING)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(crds=[THING]) as running:
+        yield running
+
+
+@pytest.fixture
+def ctl(server: ApiServer, tmp_path: Path) -> Kubectl:
+    return Kubectl(server, tmp_path)
+
+
+def manifest(body: dict[str, Any]) -> str:
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **body})
+
+
+async def test_an_object_is_applied_changed_and_deleted(ctl: Kubectl) -> None:
+    apply = ("apply", "-f", "-")
+    assert await ctl(*apply, text=manifest(thing(color="red"))) == "thing.things.dev/one created\n"
+    assert await ctl(*apply, text=manifest(thing(color="red"))) == "thing.things.dev/one unchanged\n"
+    assert await ctl(*apply, text=manifest(thing(size=1))) == "thing.things.dev/one configured\n"
+    assert yaml.safe_load(await ctl("get", "thing", "one", "-o", "yaml"))["spec"] == {"color": "grey", "size": 1}
+    assert await ctl("delete", "thing", "one") == 'thing.things.dev "one" deleted\n'
+    assert (
+        await ctl.run("get", "thing", "one")
+    ).err == 'Error from server (NotFound): things.things.dev "one" not found\n'
+
+
+async def test_a_misspelt_field_is_refused_by_name(ctl: Kubectl) -> None:
+    refused = await ctl.run("apply", "-f", "-", text=manifest(thing(colour="red")))
+    assert refused.code == 1
+    assert 'strict decoding error: unknown field "spec.colour"' in refused.err
+
+
+async def test_conflicts_of_server_side_applies_are_told_and_forced(ctl: Kubectl) -> None:
+    await ctl("apply", "--server-side", "-f", "-", text=manifest(thing(color="red")))
+    other = ("apply", "--server-side", "--field-manager=other", "-f", "-")
+    conflict = await ctl.run(*other, text=manifest(thing(color="blue")))
+    assert conflict.err.startswith('error: Apply failed with 1 conflict: conflict with "kubectl": .spec.color\n')
+    assert await ctl(*other, "--force-conflicts", text=manifest(thing(color="blue")))
+
+
+async def test_kubectl_goes_over_to_server_side_apply(ctl: Kubectl) -> None:
+    await ctl("apply", "-f", "-", text=manifest(thing(color="red", size=1)))
+    await ctl("apply", "--server-side", "-f", "-", text=manifest(thing(color="blue")))
+    after = yaml.safe_load(await ctl("get", "thing", "one", "-o", "yaml", "--show-managed-fields"))
+    assert after["spec"] == {"color": "blue"}
+    assert {entry["manager"] for entry in after["metadata"]["managedFields"]} <= {"kubectl", "kubectl-last-applied"}
+
+
+async def test_an_object_is_edited(ctl: Kubectl) -> None:
+    await ctl("create", "-f", "-", text=manifest(thing(color="red")))
+    await ctl("edit", "thing", "one", KUBE_EDITOR="sed -i s/red/blue/")
+    assert await ctl("get", "thing", "one", "-o", "jsonpath={.spec.color}") == "blue"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("patch", "pod", "web", "-p", '{"metadata": {"labels": {"a": "b"}}}'),
+        ("patch", "pod", "web", "--type=merge", "-p", '{"metadata": {"labels": {"a": "b"}}}'),
+        (
+            "patch",
+            "pod",
+            "web",
+            "--type=json",
+            "-p",
+            '[{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]',
+        ),
+        ("label", "pod", "web", "a=b"),
+    ],
+    ids=lambda words: " ".join(words[:4]),
+)
+async def test_a_pod_is_labelled_in_every_way(ctl: Kubectl, words: tuple[str, ...]) -> None:
+    await ctl("apply", "-f", "-", text=manifest(pod()))
+    await ctl(*words)
+    header, row = [line.split() for line in (await ctl("get", "pods", "-l", "a=b")).splitlines()]
+    assert header == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert row[:4] == ["web", "0/1", "Pending", "0"]
+
+
+async def test_a_change_is_waited_for_and_watched(ctl: Kubectl) -> None:
+    await ctl("apply", "-f", "-", text=manifest(thing(color="red")))
+    watch = await ctl.start("get", "things", "--watch", "-o", "jsonpath={.spec.color}{'\\n'}")
+    assert watch.stdout is not None
+    assert await watch.stdout.readline() == b"red\n"
+    waiting = await ctl.start("wait", "thing/one", "--for=jsonpath={.spec.color}=blue", "--timeout=20s")
+    await ctl("patch", "thing", "one", "--type=merge", "-p", '{"spec": {"color": "blue"}}')
+    assert await watch.stdout.readline() == b"blue\n"
+    assert (await waiting.communicate())[0] == b"thing.things.dev/one condition met\n"
+    watch.terminate()
+    await watch.communicate()
+
+
+async def test_what_only_speaks_protobuf_is_understood(ctl: Kubectl) -> None:
+    assert await ctl("create", "namespace", "other") == "namespace/other created\n"
+    await ctl("create", "configmap", "a", "-n", "other", "--from-literal=k=v")
+    assert await ctl("get", "configmap", "a", "-n", "other", "-o", "jsonpath={.data.k}") == "v"
+    assert await ctl("auth", "can-i", "list", "pods") == "yes\n"
+    assert await ctl("delete", "namespace", "other") == 'namespace "other" deleted\n'
+
+
+async def test_logs_are_shown(ctl: Kubectl, server: ApiServer) -> None:
+    server.logs = lambda namespace, name, container: f"{container} of {namespace}/{name}\n"
+    await ctl("apply", "-f", "-", text=manifest(pod()))
+    assert await ctl("logs", "web") == "main of default/web\n"
+
+
+async def test_it_tells_what_there_is(ctl: Kubectl) -> None:
+    assert "things " in await ctl("api-resources", "--api-group=things.dev")
+    assert "FIELD: color <string>" in await ctl("explain", "thing.spec.color")
+    assert "Name:         default" in await ctl("describe", "namespace", "default")

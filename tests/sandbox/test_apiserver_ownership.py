@@ -1,0 +1,235 @@
+"""Who owns which fields, over whatever sequence of writes. The rules were compared with a real kube-apiserver's."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from owned_objects import OBJECTS, SHAPE
+
+from dracpu_sandbox.apiserver.fieldsets import compare, describe, field_set
+from dracpu_sandbox.apiserver.ownership import (
+    Manager,
+    Shares,
+    applied,
+    decode_shares,
+    encode_shares,
+    shares_of,
+    updated,
+)
+from dracpu_sandbox.apiserver.refusal import RefusedError
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+class Writers:
+    """An object, and what its writers do to it."""
+
+    def __init__(self) -> None:
+        self.object: dict[str, Any] = {}
+        self.shares: Shares = {}
+
+    def apply(self, who: str, config: dict[str, Any], *, force: bool = False, subresource: str = "") -> None:
+        writer = Manager(who, "Apply", "v1", subresource)
+        made = applied(self.object, config, self.shares, writer, SHAPE, NOW, force=force)
+        self.object, self.shares = {"metadata": {}, **made.object}, made.shares
+
+    def update(self, who: str, new: dict[str, Any], subresource: str = "") -> None:
+        self.shares = updated(self.object, new, self.shares, Manager(who, "Update", "v1", subresource), SHAPE, NOW)
+        self.object = {"metadata": {}, **new}
+
+    def owns(self, who: str) -> set[str]:
+        """The fields of a manager, but for mappings and lists themselves."""
+        paths = [path for share in self.shares.values() if share.manager.name == who for path in share.fields]
+        return {describe(path) for path in paths if path in field_set(self.object, SHAPE)}
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    return {"spec": fields}
+
+
+def test_who_applies_owns_what_it_names() -> None:
+    writers = Writers()
+    writers.apply("a", spec(color="red"))
+    writers.apply("b", spec(nested={"x": "1"}))
+    assert writers.object["spec"] == {"color": "red", "nested": {"x": "1"}}
+    assert (writers.owns("a"), writers.owns("b")) == ({".spec.color"}, {".spec.nested.x"})
+
+
+def test_what_is_no_longer_named_goes_away_when_nobody_else_owns_it() -> None:
+    writers = Writers()
+    writers.apply("a", spec(color="red", lines=["1"]))
+    writers.apply("b", spec(lines=["1"]))
+    writers.apply("a", spec())
+    assert writers.object["spec"] == {"lines": ["1"]}
+    assert writers.owns("b") == {".spec.lines"}
+
+
+def test_an_items_part_of_another_owner_keeps_no_item_that_its_owner_gives_up() -> None:
+    writers = Writers()
+    writers.apply("a", spec(parts=[{"name": "a", "use": "x"}, {"name": "b"}]))
+    writers.update("b", spec(parts=[{"name": "a", "use": "y"}, {"name": "b"}]))
+    writers.apply("a", spec(parts=[{"name": "b"}]))
+    assert writers.object["spec"]["parts"] == [{"name": "b"}]
+
+
+def test_a_value_of_another_owner_is_a_conflict_that_names_it() -> None:
+    writers = Writers()
+    writers.update("editor", spec(color="red"))
+    with pytest.raises(RefusedError) as refused:
+        writers.apply("a", spec(color="blue"))
+    told = f'conflict with "editor" using v1 at {NOW}'
+    assert str(refused.value) == f"Apply failed with 1 conflict: {told}: .spec.color"
+    assert [(cause.field, cause.message) for cause in refused.value.causes] == [(".spec.color", told)]
+    assert refused.value.code == 409
+
+
+def test_several_conflicts_are_told_by_owner() -> None:
+    writers = Writers()
+    writers.apply("a", spec(color="red", lines=["1"]))
+    writers.update("b", {"status": {"phase": "x"}, **writers.object}, "status")
+    with pytest.raises(RefusedError) as refused:
+        writers.apply("c", spec(color="blue", lines=["2"]))
+    assert str(refused.value) == ('Apply failed with 2 conflicts: conflicts with "a":\n- .spec.color\n- .spec.lines')
+
+
+def test_the_same_value_is_owned_together_and_force_takes_it_from_the_others() -> None:
+    writers = Writers()
+    writers.apply("a", spec(color="red"))
+    writers.apply("b", spec(color="red"))
+    assert writers.owns("a") == writers.owns("b") == {".spec.color"}
+    writers.apply("b", spec(color="blue"), force=True)
+    assert (writers.owns("a"), writers.owns("b")) == (set(), {".spec.color"})
+
+
+def test_who_updates_takes_what_it_changes() -> None:
+    writers = Writers()
+    writers.apply("a", spec(color="red", lines=["1"]))
+    writers.update("editor", spec(color="blue", lines=["1"]))
+    assert (writers.owns("a"), writers.owns("editor")) == ({".spec.lines"}, {".spec.color"})
+
+
+def test_what_is_removed_is_owned_by_nobody() -> None:
+    writers = Writers()
+    writers.apply("a", spec(color="red", lines=["1"]))
+    writers.update("editor", spec(lines=["1"]))
+    assert (writers.owns("a"), writers.owns("editor")) == ({".spec.lines"}, set())
+
+
+def test_status_is_owned_by_who_writes_it_as_status_alone() -> None:
+    writers = Writers()
+    writers.apply("operator", spec(color="red"))
+    writers.apply("operator", {"status": {"phase": "Ready"}}, subresource="status")
+    assert writers.object["status"] == {"phase": "Ready"}
+    writers.apply("operator", {"status": {}}, subresource="status")
+    assert writers.object["spec"] == {"color": "red"}
+    assert "phase" not in writers.object["status"]
+
+
+def test_the_first_apply_finds_everything_owned_by_somebody_before_it() -> None:
+    writers = Writers()
+    writers.object = {"metadata": {}, **spec(color="red")}
+    with pytest.raises(RefusedError, match="before-first-apply"):
+        writers.apply("a", spec(color="blue"))
+
+
+def test_kubectl_takes_over_what_it_applied_from_the_clients_side() -> None:
+    formerly = json.dumps(spec(color="red"))
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": formerly}
+    writers = Writers()
+    writers.update("kubectl-client-side-apply", {"metadata": {"annotations": annotations}, **spec(color="red", size=1)})
+    writers.apply("kubectl", spec(color="blue"))
+    with pytest.raises(RefusedError, match=r"1 conflict.*\.spec\.size"):
+        writers.apply("kubectl", spec(color="blue", size=2))
+
+
+def test_items_that_are_applied_stand_in_their_order_and_others_where_they_were() -> None:
+    writers = Writers()
+    writers.apply("a", spec(parts=[{"name": "s"}, {"name": "r"}]))
+    writers.apply("b", spec(parts=[{"name": "p"}, {"name": "r"}, {"name": "q"}]))
+    assert [part["name"] for part in writers.object["spec"]["parts"]] == ["s", "p", "r", "q"]
+
+
+def test_shares_survive_being_written_down() -> None:
+    writers = Writers()
+    writers.apply("a", spec(color="red", parts=[{"name": "a", "use": "x"}], tags=["t"]))
+    writers.update("b", {**writers.object, "status": {"phase": "x"}}, "status")
+    assert decode_shares(encode_shares(writers.shares)) == writers.shares
+
+
+@pytest.mark.parametrize("said", [[{"operation": "Update", "fieldsV1": 3}], [{"manager": "x"}], ["x"]], ids=str)
+def test_shares_that_make_no_sense_are_not_taken_from_a_writer(said: list[Any]) -> None:
+    stored = {"metadata": {"managedFields": encode_shares(one_share())}}
+    assert shares_of(stored, {"metadata": {"managedFields": said}}) == one_share()
+
+
+def test_a_writer_may_reset_the_shares() -> None:
+    stored = {"metadata": {"managedFields": encode_shares(one_share())}}
+    assert shares_of(stored, {"metadata": {"managedFields": [{}]}}) == {}
+
+
+def one_share() -> Shares:
+    writers = Writers()
+    writers.apply("a", spec(color="red"))
+    return writers.shares
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["apply", "force", "update"]), st.sampled_from("abc"), OBJECTS), max_size=8)
+
+
+@given(STEPS)
+def test_nobody_owns_what_is_not_there(steps: list[tuple[str, str, dict[str, Any]]]) -> None:
+    writers = Writers()
+    for step in steps:
+        play(writers, *step)
+        there = compare({}, writers.object, SHAPE).added
+        assert all(share.fields <= there for share in writers.shares.values())
+
+
+@given(STEPS, OBJECTS)
+def test_an_apply_that_succeeds_is_there_and_the_same_once_more_changes_nothing(
+    steps: list[tuple[str, str, dict[str, Any]]], config: dict[str, Any]
+) -> None:
+    writers = Writers()
+    for step in steps:
+        play(writers, *step)
+    writers.apply("a", config, force=True)
+    assert not compare(writers.object, laid_over(writers.object, config), SHAPE).modified
+    there, shares = writers.object, writers.shares
+    writers.apply("a", config)
+    assert (writers.object, writers.shares) == (there, shares)
+
+
+@given(STEPS, OBJECTS)
+def test_an_apply_without_force_takes_nothing_from_anybody(
+    steps: list[tuple[str, str, dict[str, Any]]], config: dict[str, Any]
+) -> None:
+    writers = Writers()
+    for step in steps:
+        play(writers, *step)
+    before = dict(writers.shares)
+    if not play(writers, "apply", "new", config):
+        return
+    for key, share in before.items():
+        assert writers.shares[key].fields == share.fields
+
+
+def play(writers: Writers, how: str, who: str, body: dict[str, Any]) -> bool:
+    """Whether the write was taken."""
+    if how == "update":
+        writers.update(who, body)
+        return True
+    try:
+        writers.apply(who, body, force=how == "force")
+    except RefusedError:
+        return False
+    return True
+
+
+def laid_over(there: Any, config: Any) -> Any:
+    """The object with the leaves of a configuration, for mappings alone."""
+    if not isinstance(there, Mapping) or not isinstance(config, Mapping):
+        return there if isinstance(config, list) else config
+    return {**there, **{name: laid_over(there.get(name), value) for name, value in config.items()}}

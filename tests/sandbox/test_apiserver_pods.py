@@ -1,0 +1,115 @@
+"""Pods: their node, their grace, their logs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from api_caller import PODS, Caller, pod
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Caller]:
+    async with Caller() as caller:
+        yield caller
+
+
+def binding(name: str = "web", node: str = "n1", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}, "target": {"kind": "Node", "name": node}}
+
+
+async def test_a_new_pod_is_pending(api: Caller) -> None:
+    made = await api.create(PODS, {**pod(), "status": {"phase": "Running"}})
+    assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+
+
+@pytest.mark.parametrize(
+    "resources, qos_class",
+    [
+        ({}, "BestEffort"),
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+        ({"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "2"}}, "Burstable"),
+    ],
+    ids=str,
+)
+async def test_a_pods_quality_of_service(api: Caller, resources: dict[str, Any], qos_class: str) -> None:
+    body = pod()
+    body["spec"]["containers"][0]["resources"] = resources
+    assert (await api.create(PODS, body))["status"]["qosClass"] == qos_class
+
+
+async def test_a_binding_gives_a_pod_its_node_once(api: Caller) -> None:
+    await api.create(PODS, pod())
+    assert (await api.create(f"{PODS}/web/binding", binding()))["status"] == "Success"
+    bound = await api.get(f"{PODS}/web")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert [one["type"] for one in bound["status"]["conditions"] if one["status"] == "True"] == ["PodScheduled"]
+    refusal = await api.refused("POST", f"{PODS}/web/binding", binding(node="n2"))
+    assert refusal["code"] == 409
+    assert refusal["message"].endswith('pod web is already assigned to node "n1"')
+
+
+async def test_a_pod_that_must_wait_is_not_bound(api: Caller) -> None:
+    gated = pod()
+    gated["spec"]["schedulingGates"] = [{"name": "x.dev/gate"}]
+    await api.create(PODS, gated)
+    refusal = await api.refused("POST", f"{PODS}/web/binding", binding())
+    assert "non-empty .spec.schedulingGates" in refusal["message"]
+    await api.create(PODS, pod("leaving", finalizers=["x.dev/slow"]))
+    await api.delete(f"{PODS}/leaving")
+    assert "is being deleted" in (await api.refused("POST", f"{PODS}/leaving/binding", binding("leaving")))["message"]
+    assert (await api.refused("POST", f"{PODS}/web/binding", {}))["code"] == 400
+    assert (await api.refused("POST", f"{PODS}/web/binding", binding(uid="another")))["code"] == 409
+
+
+async def test_a_pod_on_a_node_has_its_grace(api: Caller) -> None:
+    await api.create(PODS, pod(node="n1", grace=7))
+    doomed = await api.delete(f"{PODS}/web")
+    assert doomed["metadata"]["deletionGracePeriodSeconds"] == 7
+    shorter = await api.delete(f"{PODS}/web", gracePeriodSeconds="1")
+    assert shorter["metadata"]["deletionGracePeriodSeconds"] == 1
+    longer = await api.delete(f"{PODS}/web", {"gracePeriodSeconds": 30})
+    assert longer["metadata"]["deletionGracePeriodSeconds"] == 1
+    await api.delete(f"{PODS}/web", {"gracePeriodSeconds": 0})  # so says the kubelet in the end
+    assert await api.names(PODS) == []
+
+
+@pytest.mark.parametrize("phase", ["", "Succeeded", "Failed"])
+async def test_a_pod_that_runs_nowhere_goes_at_once(api: Caller, phase: str) -> None:
+    await api.create(PODS, pod(node="n1" if phase else ""))
+    if phase:
+        await api.patch(f"{PODS}/web/status", {"status": {"phase": phase}})
+    last = await api.delete(f"{PODS}/web")
+    assert last["metadata"]["name"] == "web"
+    assert await api.names(PODS) == []
+
+
+async def test_logs_are_the_nodes(api: Caller) -> None:
+    two = pod()
+    two["spec"]["containers"].append({"name": "side", "image": "example"})
+    await api.create(PODS, two)
+    assert "no node that keeps logs" in (await api.refused("GET", f"{PODS}/web/log", container="main"))["message"]
+    api.server.logs = lambda namespace, name, container: f"{namespace}/{name}/{container}\nsecond\nthird\n"
+    assert (await api.call("GET", f"{PODS}/web/log", container="side")).body == "default/web/side\nsecond\nthird\n"
+    assert (await api.call("GET", f"{PODS}/web/log", container="side", tailLines="1")).body == "third\n"
+    unclear = await api.refused("GET", f"{PODS}/web/log")
+    assert unclear["message"] == "a container name must be specified for pod web, choose one of: [main side]"
+    assert (await api.refused("GET", f"{PODS}/web/log", container="x"))[
+        "message"
+    ] == "container x is not valid for pod web"
+    assert (await api.refused("GET", f"{PODS}/none/log", container="x"))["code"] == 404
+
+
+async def test_logs_are_followed_until_the_pod_is_done(api: Caller) -> None:
+    await api.create(PODS, pod(node="n1"))
+    lines = ["one\n"]
+    api.server.logs = lambda namespace, name, container: "".join(lines)
+    async with api.session.get(f"{PODS}/web/log", params={"follow": "true"}) as answer:
+        assert await answer.content.readline() == b"one\n"
+        lines.append("two\n")
+        assert await answer.content.readline() == b"two\n"
+        await api.patch(f"{PODS}/web/status", {"status": {"phase": "Succeeded"}})
+        async with asyncio.timeout(10):
+            assert await answer.content.read() == b""

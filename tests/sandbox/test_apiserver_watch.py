@@ -1,0 +1,198 @@
+"""Watches: what they tell, from where on, and how they end."""
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from api_caller import CONFIG_MAPS, PODS, THING, THINGS, Caller, config_map, pod, thing
+
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Caller]:
+    async with Caller(THING) as caller:
+        yield caller
+
+
+class Watching:
+    """An open watch; `told` reads what has come."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self._answer = answer
+
+    async def next(self) -> dict[str, Any]:
+        line = await self._answer.content.readline()
+        assert line, "the watch has ended"
+        event: dict[str, Any] = json.loads(line)
+        return event
+
+    async def told(self, count: int) -> list[tuple[str, str]]:
+        """The next events, as type and name."""
+        events = [await self.next() for _ in range(count)]
+        return [(one["type"], one["object"]["metadata"].get("name", "")) for one in events]
+
+    async def ended(self) -> bool:
+        return await self._answer.content.readline() == b""
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    api: Caller, path: str = CONFIG_MAPS, headers: dict[str, str] | None = None, **query: str
+) -> AsyncGenerator[Watching]:
+    async with api.session.get(path, params={"watch": "true", **query}, headers=headers) as answer:
+        assert answer.status == 200
+        yield Watching(answer)
+
+
+async def test_changes_after_a_version_are_told_in_order(api: Caller) -> None:
+    version = (await api.create(CONFIG_MAPS, config_map("a")))["metadata"]["resourceVersion"]
+    await api.create(CONFIG_MAPS, config_map("b"))
+    async with watching(api, resourceVersion=version) as watch:
+        await api.patch(f"{CONFIG_MAPS}/a", {"data": {"k": "v"}})
+        await api.delete(f"{CONFIG_MAPS}/b")
+        assert await watch.told(3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+
+
+async def test_without_a_version_what_is_there_comes_first(api: Caller) -> None:
+    for name in "ba":
+        await api.create(CONFIG_MAPS, config_map(name))
+    async with watching(api) as watch:
+        await api.create(CONFIG_MAPS, config_map("c"))
+        assert await watch.told(3) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+
+
+async def test_the_end_of_what_was_there_is_marked_for_who_asks_so(api: Caller) -> None:
+    await api.create(CONFIG_MAPS, config_map("a"))
+    async with watching(
+        api, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", allowWatchBookmarks="true"
+    ) as watch:
+        assert await watch.told(1) == [("ADDED", "a")]
+        mark = await watch.next()
+    assert mark["type"] == "BOOKMARK"
+    assert mark["object"]["kind"] == "ConfigMap"
+    metadata = mark["object"]["metadata"]
+    assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert metadata["resourceVersion"] == (await api.get(CONFIG_MAPS))["metadata"]["resourceVersion"]
+
+
+async def test_a_watch_is_narrowed_to_a_namespace_a_name_and_labels(api: Caller) -> None:
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    async with (
+        watching(api, sendInitialEvents="false") as here,
+        watching(api, fieldSelector="metadata.name=b") as named,
+        watching(api, "/api/v1/configmaps", labelSelector="l=x") as labelled,
+    ):
+        await api.create(CONFIG_MAPS.replace("default", "other"), config_map("a", labels={"l": "x"}))
+        await api.create(CONFIG_MAPS, config_map("b"))
+        await api.create(CONFIG_MAPS, config_map("c", labels={"l": "x"}))
+        assert await here.told(2) == [("ADDED", "b"), ("ADDED", "c")]
+        assert await named.told(1) == [("ADDED", "b")]
+        assert await labelled.told(2) == [("ADDED", "a"), ("ADDED", "c")]
+
+
+async def test_what_enters_or_leaves_a_selection_is_added_or_deleted(api: Caller) -> None:
+    made = await api.create(PODS, pod("web"))
+    async with watching(api, PODS, fieldSelector="spec.nodeName=n1", resourceVersion="0") as watch:
+        binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n1"}}
+        await api.create(f"{PODS}/web/binding", binding)
+        assert await watch.told(1) == [("ADDED", "web")]
+    async with watching(api, PODS, labelSelector="!gone", resourceVersion=made["metadata"]["resourceVersion"]) as watch:
+        after = await api.patch(f"{PODS}/web", {"metadata": {"labels": {"gone": ""}}})
+        assert await watch.told(1) == [("MODIFIED", "web")]
+        left = await watch.next()
+    assert (left["type"], "labels" in left["object"]["metadata"]) == ("DELETED", False)
+    assert left["object"]["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+
+
+async def test_metadata_alone_can_be_watched(api: Caller) -> None:
+    async with watching(api, THINGS, PARTIAL) as watch:
+        await api.create(THINGS, thing())
+        event = await watch.next()
+    assert (event["object"]["kind"], "spec" in event["object"]) == ("PartialObjectMetadata", False)
+
+
+async def test_a_table_names_its_columns_once(api: Caller) -> None:
+    await api.create(CONFIG_MAPS, config_map("a"))
+    await api.create(CONFIG_MAPS, config_map("b"))
+    async with watching(api, headers=TABLE) as watch:
+        first, second = await watch.next(), await watch.next()
+    assert [event["object"]["kind"] for event in (first, second)] == ["Table", "Table"]
+    assert first["object"]["columnDefinitions"][0]["name"] == "Name"
+    assert second["object"]["columnDefinitions"] == []
+    assert second["object"]["rows"][0]["cells"][0] == "b"
+
+
+@pytest.mark.parametrize("since", ["1", "100000"])
+async def test_a_version_that_is_not_remembered_is_expired(api: Caller, since: str) -> None:
+    api.server.watches.expire()
+    async with watching(api, resourceVersion=since) as watch:
+        event = await watch.next()
+        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+        assert await watch.ended()
+
+
+async def test_an_open_watch_ends_when_the_history_is_lost(api: Caller) -> None:
+    await api.create(CONFIG_MAPS, config_map("a"))
+    async with watching(api) as watch:
+        await watch.next()
+        api.server.watches.expire()
+        assert (await watch.next())["object"]["code"] == 410
+        assert await watch.ended()
+
+
+async def test_a_watch_ends_when_its_time_is_over(api: Caller) -> None:
+    async with watching(api, timeoutSeconds="1") as watch:
+        assert await watch.ended()
+    assert len(api.server.watches) == 0
+
+
+async def test_bookmarks_are_for_those_who_want_them(api: Caller) -> None:
+    async with watching(api, allowWatchBookmarks="true") as wanted, watching(api) as unwanted:
+        await api.create(CONFIG_MAPS, config_map("a"))
+        assert await wanted.told(1) == [("ADDED", "a")]
+        api.server.watches.bookmark()
+        await api.create(CONFIG_MAPS, config_map("b"))
+        assert await wanted.told(2) == [("BOOKMARK", ""), ("ADDED", "b")]
+        assert await unwanted.told(2) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_what_is_held_comes_in_order_when_it_is_released(api: Caller) -> None:
+    async with watching(api) as watch:
+        api.server.watches.hold()
+        for name in "abc":
+            await api.create(CONFIG_MAPS, config_map(name))
+        api.server.watches.release()
+        assert await watch.told(3) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+
+
+async def test_a_watch_that_is_cut_breaks_off(api: Caller) -> None:
+    await api.create(CONFIG_MAPS, config_map("a"))
+    async with watching(api) as watch:
+        await watch.next()
+        api.server.watches.cut()
+        with pytest.raises(aiohttp.ClientError):
+            await watch.ended()
+
+
+async def test_an_event_is_told_once_to_each_of_many(api: Caller) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        watches = [await stack.enter_async_context(watching(api)) for _ in range(20)]
+        await api.create(CONFIG_MAPS, config_map("a"))
+        assert [await watch.told(1) for watch in watches] == [[("ADDED", "a")]] * 20
+
+
+async def test_both_faces_of_an_event_are_watched(api: Caller) -> None:
+    new = "/apis/events.k8s.io/v1/namespaces/default/events"
+    event = {"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "web", "namespace": "default"}}
+    body = {**event, "reason": "R", "type": "Normal", "action": "A", "eventTime": "2026-01-01T00:00:00.000000Z"}
+    said = {"note": "words", "reportingController": "c.dev", "reportingInstance": "c"}
+    async with watching(api, "/api/v1/namespaces/default/events") as watch:
+        await api.create(new, {**body, **said})
+        core = (await watch.next())["object"]
+    assert (core["apiVersion"], core["message"], core["involvedObject"]["name"]) == ("v1", "words", "web")
+    assert (await api.get(f"{new}/e"))["note"] == "words"

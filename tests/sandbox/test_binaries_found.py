@@ -1,0 +1,41 @@
+"""KUBEBUILDER_ASSETS that cannot be used is told in one line."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dracpu_sandbox.binaries import real
+from dracpu_sandbox.errors import SandboxError
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(f"#!{sys.executable}\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+async def start(assets: Path, folder: Path) -> None:
+    async with real(assets, folder, 0):
+        raise AssertionError("started without a control plane")
+
+
+@pytest.mark.parametrize("there, missing", [((), "etcd"), (("etcd",), "kube-apiserver")])
+async def test_a_folder_without_them_is_named(there: tuple[str, ...], missing: str, tmp_path: Path) -> None:
+    for name in there:
+        program(tmp_path, name, "")
+    with pytest.raises(SandboxError, match=f"KUBEBUILDER_ASSETS is {tmp_path}, which has no {missing} in it"):
+        await start(tmp_path, tmp_path / "work")
+
+
+async def test_a_program_that_ends_is_quoted(tmp_path: Path) -> None:
+    program(tmp_path, "etcd", "import time; time.sleep(60)")
+    program(tmp_path, "kube-apiserver", "import sys; sys.exit('no idea what to do')")
+    with pytest.raises(SandboxError, match="kube-apiserver has ended with 1; it said last: no idea what to do"):
+        await start(tmp_path, tmp_path / "work")
+
+
+async def test_a_program_that_is_none_is_named(tmp_path: Path) -> None:
+    for name in ("etcd", "kube-apiserver"):
+        (tmp_path / name).write_text("text")
+    with pytest.raises(SandboxError, match="etcd cannot be started: Permission denied"):
+        await start(tmp_path, tmp_path / "work")

@@ -1,0 +1,187 @@
+"""Controllers and scheduler on a real HTTP server: claims come with their pods, and go with them."""
+
+import pytest
+from aiohttp import web
+from control_plane import control_plane
+from dra_objects import claim, device_class, grouped, node, pod, request, single, slice_of, template
+
+from dracpu_sandbox.client import STRATEGIC
+from dracpu_sandbox.controllers import manager
+from dracpu_sandbox.controllers.generated import POD_CLAIM_NAME
+from dracpu_sandbox.resources import CLAIMS, EVENTS, NODES, PODS
+from dracpu_sandbox.scheduler.loop import Scheduler
+
+
+def scheduler(client):
+    return Scheduler(client).run()
+
+
+@pytest.fixture
+async def plane():
+    async with control_plane(scheduler, manager.run) as found:
+        yield found
+
+
+CLUSTER = [device_class(), node("n1"), slice_of("n1", [grouped("g", 8)])]
+
+
+def unallocated(one):
+    return "allocation" not in (one.get("status") or {})
+
+
+async def claim_of(plane, name):
+    """The name of the claim that was made for a pod."""
+    made = await plane.until(PODS, name, lambda one: (one.get("status") or {}).get("resourceClaimStatuses"))
+    return made["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+
+
+async def test_a_claim_is_made_from_the_template_and_scheduled(plane) -> None:
+    await plane.add(*CLUSTER, template("cpus", request(cpus=2)), pod("p", templates=["cpus"]))
+    assert await plane.bound("p") == "n1"
+    name = await claim_of(plane, "p")
+    made = await plane.client.get(CLAIMS, name, "default")
+    assert name.startswith("p-cpus-")
+    assert made["metadata"]["annotations"] == {POD_CLAIM_NAME: "cpus"}
+    assert made["metadata"]["ownerReferences"][0]["name"] == "p"
+    assert made["status"]["reservedFor"][0]["name"] == "p"
+
+
+async def test_a_pod_waits_for_its_template_and_is_told_once(plane) -> None:
+    await plane.add(*CLUSTER, pod("p", templates=["cpus"]))
+    told = await plane.event("FailedResourceClaimCreation")
+    assert told["note"].startswith('PodResourceClaim cpus: resource claim template "cpus": ')
+    await plane.add(template("cpus", request(cpus=2)))
+    assert await plane.bound("p") == "n1"
+    reasons = [one["reason"] for one in await plane.client.list(EVENTS)]
+    assert reasons.count("FailedResourceClaimCreation") == 1
+
+
+async def test_a_claim_is_released_when_its_pod_has_ended_and_another_gets_the_devices(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=8)), pod("p", "c"))
+    await plane.bound("p")
+    await plane.phase("p", "Succeeded")
+    free = await plane.until(CLAIMS, "c", lambda one: unallocated(one) and not one["metadata"].get("finalizers"))
+    assert "reservedFor" not in free.get("status", {})
+    await plane.add(pod("q", "c"))
+    assert await plane.bound("q") == "n1"
+
+
+async def test_a_claim_is_released_when_its_pod_is_deleted(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=8)), pod("p", "c"))
+    await plane.bound("p")
+    await plane.client.delete(PODS, "p", "default", grace=0)
+    await plane.until(CLAIMS, "c", unallocated)
+
+
+async def test_a_claim_stays_while_one_of_its_pods_runs(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=8)), pod("a", "c"), pod("b", "c"))
+    await plane.bound("a")
+    await plane.bound("b")
+    await plane.phase("a", "Failed")
+    left = await plane.until(CLAIMS, "c", lambda one: len(one["status"].get("reservedFor", [])) == 1)
+    assert left["status"]["reservedFor"][0]["name"] == "b"
+    assert not unallocated(left)
+
+
+async def test_a_generated_claim_goes_when_its_pod_ends(plane) -> None:
+    await plane.add(*CLUSTER, template("cpus", request(cpus=8)), pod("p", templates=["cpus"]))
+    await plane.bound("p")
+    name = await claim_of(plane, "p")
+    await plane.phase("p", "Succeeded")
+    await plane.until_gone(CLAIMS, name)
+
+
+async def test_a_generated_claim_goes_when_its_pod_is_deleted(plane) -> None:
+    await plane.add(*CLUSTER, template("cpus", request(cpus=8)), pod("p", templates=["cpus"]))
+    await plane.bound("p")
+    name = await claim_of(plane, "p")
+    await plane.client.delete(PODS, "p", "default", grace=0)
+    await plane.until_gone(CLAIMS, name)
+
+
+async def test_a_generated_claim_that_is_deleted_too_early_is_made_again(plane) -> None:
+    await plane.add(*CLUSTER, template("cpus", request(cpus=32)), pod("p", templates=["cpus"]))
+    first = await claim_of(plane, "p")
+    await plane.refused("p", "cannot allocate")
+    await plane.client.delete(CLAIMS, first, "default")
+    told = await plane.until(
+        PODS, "p", lambda one: one["status"]["resourceClaimStatuses"][0]["resourceClaimName"] != first
+    )
+    assert len(told["status"]["resourceClaimStatuses"]) == 1
+    await plane.change(slice_of("n1", [grouped("g", 32)]))
+    assert await plane.bound("p") == "n1"
+    assert len(await plane.client.list(CLAIMS)) == 1
+
+
+async def test_a_deleted_claim_waits_for_its_pod(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=8)), pod("p", "c"))
+    await plane.bound("p")
+    await plane.client.delete(CLAIMS, "c", "default")
+    leaving = await plane.client.get(CLAIMS, "c", "default")
+    assert leaving["metadata"]["deletionTimestamp"]
+    await plane.client.delete(PODS, "p", "default", grace=0)
+    await plane.until_gone(CLAIMS, "c")
+
+
+async def test_pods_of_a_node_that_is_gone_are_deleted(plane) -> None:
+    await plane.add(*CLUSTER, node("n2"), pod("p", nodeSelector={"kubernetes.io/hostname": "n2"}))
+    assert await plane.bound("p") == "n2"
+    await plane.client.delete(NODES, "n2")
+    await plane.until_gone(PODS, "p")
+
+
+async def test_a_node_that_is_not_ready_gets_no_pods(plane) -> None:
+    sick = node("n1")
+    sick["status"]["conditions"][0] |= {"status": "False"}
+    await plane.add(sick)
+    await plane.until(NODES, "n1", lambda one: one["spec"].get("taints"))
+    await plane.add(pod("p"))
+    await plane.refused("p", "untolerated taint")
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    await plane.client.patch(NODES, "n1", ready, subresource="status", kind=STRATEGIC)
+    assert await plane.bound("p") == "n1"
+
+
+TAINT = {"key": "broken", "effect": "NoExecute"}
+
+
+async def test_a_pod_whose_device_is_tainted_noexecute_is_evicted(plane) -> None:
+    tolerating = request(tolerations=[{"key": "broken", "operator": "Exists"}])
+    await plane.add(device_class(), node("n1"), slice_of("n1", [single(0), single(1)]))
+    await plane.add(claim("a", request()), pod("a", "a"))
+    await plane.bound("a")
+    await plane.add(claim("b", tolerating), pod("b", "b"))
+    await plane.bound("b")
+    await plane.change(slice_of("n1", [single(0, taints=[TAINT]), single(1, taints=[TAINT])]))
+    evicted = await plane.until(PODS, "a", lambda one: one["metadata"].get("deletionTimestamp"))
+    reasons = [one.get("reason") for one in evicted["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert reasons == ["DeletionByDeviceTaintManager"]
+    assert not (await plane.client.get(PODS, "b", "default"))["metadata"].get("deletionTimestamp")
+
+
+async def test_a_pod_is_evicted_when_its_toleration_has_run_out(plane) -> None:
+    for_a_moment = request(tolerations=[{"key": "broken", "operator": "Exists", "tolerationSeconds": 1}])
+    await plane.add(device_class(), node("n1"), slice_of("n1", [single(0)]))
+    await plane.add(claim("a", for_a_moment), pod("a", "a"))
+    await plane.bound("a")
+    await plane.change(slice_of("n1", [single(0, taints=[TAINT])]))
+    await plane.until(PODS, "a", lambda one: one["metadata"].get("deletionTimestamp"))
+
+
+async def test_a_failing_server_is_asked_again() -> None:
+    async with control_plane(scheduler, manager.run) as plane:
+        failures = 3
+
+        async def fail_at_first(asked, proceed):
+            nonlocal failures
+            if asked.plural == "resourceclaims" and asked.verb in {"create", "update"} and failures:
+                failures -= 1
+                body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "not now"}
+                return web.json_response(body, status=500)
+            return await proceed()
+
+        await plane.add(*CLUSTER, template("cpus", request(cpus=8)))
+        plane.server.around = fail_at_first
+        await plane.add(pod("p", templates=["cpus"]))
+        assert await plane.bound("p") == "n1"
+        assert not failures

@@ -1,0 +1,151 @@
+"""Claims are prepared once, unprepared once, and known after a restart."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.kubelet.proto import kubelet_dra_pb2 as dra
+from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
+from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin
+
+
+class Driver:
+    """The other side of the wire: answers, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.error = ""
+        self.unpreparing, self.may_unprepare = asyncio.Event(), asyncio.Event()
+        self.may_unprepare.set()
+
+    async def prepare(self, *claims: ClaimRef) -> Mapping[str, dra.NodePrepareResourceResponse]:
+        self.asked.append("prepare " + " ".join(claim.name for claim in claims))
+        return {
+            claim.uid: dra.NodePrepareResourceResponse(
+                devices=[
+                    dra.Device(request_names=[request], device_name="d", cdi_device_ids=[f"{claim.name}-{request}"])
+                    for request in ("a", "b")
+                ],
+                error=self.error,
+            )
+            for claim in claims
+        }
+
+    async def unprepare(self, *claims: ClaimRef) -> Mapping[str, str]:
+        self.asked.append("unprepare " + " ".join(claim.name for claim in claims))
+        self.unpreparing.set()
+        await self.may_unprepare.wait()
+        return {claim.uid: self.error for claim in claims}
+
+
+def claim(name: str, uid: str = "", *drivers: str) -> AllocatedClaim:
+    return AllocatedClaim(ClaimRef("default", name, uid or f"uid-{name}"), drivers or ("cpu",))
+
+
+def cache_of(root: Path, **drivers: Driver) -> ClaimCache:
+    def find(name: str) -> RegisteredPlugin:
+        if name not in drivers:
+            raise KubeletError(f"DRA driver {name} is not registered")
+        return cast(RegisteredPlugin, drivers[name])
+
+    return ClaimCache(root, find)
+
+
+def ids(cache: ClaimCache, *arguments: Any) -> list[str]:
+    return [one for held in cache.devices(*arguments) for one in held.device.cdi_ids]
+
+
+async def test_all_claims_of_a_pod_are_prepared_in_one_call_and_a_prepared_one_not_again(tmp_path: Path) -> None:
+    driver = Driver()
+    cache = cache_of(tmp_path, cpu=driver)
+    await cache.prepare("pod-1", [claim("x"), claim("y")])
+    await cache.prepare("pod-2", [claim("y"), claim("z")])
+    assert driver.asked == ["prepare x y", "prepare z"]
+    assert ids(cache, "uid-x") == ["x-a", "x-b"]
+    assert ids(cache, "uid-x", "b") == ["x-b"]
+
+
+async def test_each_driver_of_a_claim_is_asked(tmp_path: Path) -> None:
+    cpu, memory = Driver(), Driver()
+    cache = cache_of(tmp_path, cpu=cpu, memory=memory)
+    await cache.prepare("pod-1", [claim("x", "", "cpu", "memory")])
+    assert (cpu.asked, memory.asked) == (["prepare x"], ["prepare x"])
+    assert [held.driver for held in cache.devices("uid-x", "a")] == ["cpu", "memory"]
+
+
+async def test_a_claim_is_unprepared_with_its_last_pod(tmp_path: Path) -> None:
+    driver = Driver()
+    cache = cache_of(tmp_path, cpu=driver)
+    for pod in ("pod-1", "pod-2"):
+        await cache.prepare(pod, [claim("x")])
+    await cache.unprepare("pod-1")
+    assert driver.asked == ["prepare x"]
+    await cache.unprepare("pod-2")
+    await cache.unprepare("pod-2")
+    assert driver.asked == ["prepare x", "unprepare x"]
+
+
+async def test_who_comes_for_a_claim_that_is_being_unprepared_has_it_prepared_again(tmp_path: Path) -> None:
+    driver = Driver()
+    cache = cache_of(tmp_path, cpu=driver)
+    await cache.prepare("pod-1", [claim("x")])
+    driver.may_unprepare.clear()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(cache.unprepare("pod-1"))
+        await driver.unpreparing.wait()
+        group.create_task(cache.prepare("pod-2", [claim("x")]))
+        await asyncio.sleep(0)  # it waits now
+        driver.may_unprepare.set()
+    assert driver.asked == ["prepare x", "unprepare x", "prepare x"]
+    await cache.unprepare("pod-2")
+    assert driver.asked[3:] == ["unprepare x"]
+
+
+async def test_a_claim_that_a_pod_names_twice_is_prepared_once(tmp_path: Path) -> None:
+    driver = Driver()
+    await cache_of(tmp_path, cpu=driver).prepare("pod-1", [claim("x"), claim("x")])
+    assert driver.asked == ["prepare x"]
+
+
+async def test_what_fails_is_asked_again(tmp_path: Path) -> None:
+    driver = Driver()
+    cache = cache_of(tmp_path, cpu=driver)
+    driver.error = "no CPUs"
+    with pytest.raises(KubeletError, match="NodePrepareResources failed for ResourceClaim x: no CPUs"):
+        await cache.prepare("pod-1", [claim("x")])
+    with pytest.raises(KubeletError, match="NodeUnprepareResources failed for ResourceClaim x: no CPUs"):
+        await cache.unprepare("pod-1")
+    driver.error = ""
+    await cache.prepare("pod-1", [claim("x")])
+    await cache.unprepare("pod-1")
+    assert driver.asked == ["prepare x", "unprepare x"] * 2
+
+
+async def test_a_claim_of_the_same_name_waits_for_the_former_one(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path, cpu=Driver())
+    await cache.prepare("pod-1", [claim("x", "old")])
+    with pytest.raises(KubeletError, match="old ResourceClaim with same name x and different UID old still exists"):
+        await cache.prepare("pod-2", [claim("x", "new")])
+
+
+async def test_after_a_restart_claims_are_known_but_prepared_again(tmp_path: Path) -> None:
+    await cache_of(tmp_path, cpu=Driver()).prepare("pod-1", [claim("x")])
+    driver = Driver()
+    cache = cache_of(tmp_path, cpu=driver)
+    await cache.load()
+    assert ids(cache, "uid-x", "a") == ["x-a"]
+    await cache.prepare("pod-2", [claim("x")])
+    assert driver.asked == ["prepare x"]
+    assert cache.stale_pods({"pod-2"}) == {"pod-1"}
+    await cache.unprepare("pod-1")
+    await cache.unprepare("pod-2")
+    assert driver.asked == ["prepare x", "unprepare x"]
+
+
+async def test_without_the_driver_nothing_is_prepared(tmp_path: Path) -> None:
+    with pytest.raises(KubeletError, match="DRA driver cpu is not registered"):
+        await cache_of(tmp_path).prepare("pod-1", [claim("x")])

@@ -1,0 +1,154 @@
+"""Drivers that come, restart, misbehave and go, as the plugin manager sees them."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from background import background
+from fake_kubelet import kubelet_root
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.kubelet.health import DeviceHealth
+from dracpu_agent.kubelet.plugin import KubeletPlugin
+from dracpu_agent.kubelet.registration import RegistrationStatus
+from dracpu_sandbox.node.pace import Pace
+from dracpu_sandbox.node.plugin_manager import PluginManager
+from dracpu_sandbox.node.plugins import KubeletError
+
+DRIVER = "dra.cpu"
+QUICK = replace(Pace(), registry=0.01, registration_retry=0.01, wipe=0.05, health_retry=0.01)
+
+
+class Driver:
+    """A real plugin with nothing behind it."""
+
+    def __init__(self, root: Path) -> None:
+        self.healthy = True
+        self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.statuses: asyncio.Queue[RegistrationStatus] = asyncio.Queue()
+        self.plugin = KubeletPlugin(DRIVER, root, self, self, self.statuses.put_nowait)
+
+    async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
+        self.asked.set()
+        await self.may_answer.wait()
+        return ()
+
+    async def unprepare(self, claim: ClaimRef) -> None: ...
+
+    def snapshot(self) -> Sequence[DeviceHealth]:
+        return [DeviceHealth("n1", "d1", self.healthy, "" if self.healthy else "CPU 3 is offline")]
+
+
+class World:
+    def __init__(self, root: Path, pace: Pace) -> None:
+        self.root = root
+        self.wiped: asyncio.Queue[str] = asyncio.Queue()
+        self.health_changed = asyncio.Event()
+        self.manager = PluginManager(root / "plugins_registry", pace, self.wiped.put, self.health_changed.set)
+
+    async def health(self, expected: str) -> str:
+        while (state := self.manager.device(DRIVER, "n1", "d1")).health != expected:
+            await self.health_changed.wait()
+            self.health_changed.clear()
+        return state.message
+
+
+@asynccontextmanager
+async def world(pace: Pace = QUICK) -> AsyncIterator[World]:
+    with kubelet_root() as root:
+        made = World(root, pace)
+        async with background(made.manager.run()):
+            yield made
+
+
+async def test_a_driver_is_registered_when_its_socket_appears_and_deregistered_when_it_goes() -> None:
+    async with world() as one:
+        with pytest.raises(KubeletError, match="DRA driver dra.cpu is not registered"):
+            one.manager.find(DRIVER)
+        driver = Driver(one.root)
+        await driver.plugin.start()
+        assert (await one.manager.registered(DRIVER)).dra_service == "v1.DRAPlugin"
+        await driver.plugin.stop()
+        assert await one.wiped.get() == DRIVER
+        with pytest.raises(KubeletError):
+            one.manager.find(DRIVER)
+
+
+async def test_a_driver_that_has_replaced_its_socket_is_registered_anew() -> None:
+    async with world(replace(QUICK, wipe=30)) as one:
+        first, second = Driver(one.root), Driver(one.root)
+        await first.plugin.start()
+        await first.statuses.get()
+        await second.plugin.start()  # as after a kill: nobody took the first one's socket away
+        await second.statuses.get()
+        await (await one.manager.registered(DRIVER)).prepare()
+        await first.plugin.stop()
+        await second.plugin.stop()
+        assert one.wiped.empty()
+
+
+async def test_a_call_ends_with_the_registration_of_its_driver() -> None:
+    async with world(replace(QUICK, wipe=30)) as one:
+        first, second = Driver(one.root), Driver(one.root)
+        await first.plugin.start()
+        registered = await one.manager.registered(DRIVER)
+        call = asyncio.create_task(registered.prepare(ClaimRef("default", "one", "uid-1")))
+        await first.asked.wait()
+        await second.plugin.start()
+        with pytest.raises(KubeletError, match="NodePrepareResources: the plugin was deregistered meanwhile"):
+            await call
+        assert await one.manager.registered(DRIVER, registered) is not registered
+        first.may_answer.set()
+        await first.plugin.stop()
+        await second.plugin.stop()
+
+
+async def test_a_socket_that_nobody_serves_does_not_stand_in_the_way_of_its_driver() -> None:
+    refused = asyncio.Event()
+
+    def notice(_logger: object, _method: str, event: EventDict) -> EventDict:
+        if event["event"] == "plugin not registered":
+            refused.set()
+        return event
+
+    async with world() as one:
+        registry = one.root / "plugins_registry"
+        registry.mkdir()
+        with capture_logs([notice]), socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(registry / f"{DRIVER}-reg.sock"))
+            await refused.wait()
+        driver = Driver(one.root)
+        await driver.plugin.start()
+        assert (await driver.statuses.get()).registered
+        await driver.plugin.stop()
+
+
+async def test_the_health_of_devices_is_followed_and_unknown_without_the_driver() -> None:
+    async with world() as one:
+        driver = Driver(one.root)
+        await driver.plugin.start()
+        assert await one.health("Healthy") == ""
+        driver.healthy = False
+        driver.plugin.health_changed()
+        assert await one.health("Unhealthy") == "CPU 3 is offline"
+        await driver.plugin.stop()
+        await one.health("Unknown")
+
+
+async def test_hidden_files_and_files_that_are_no_sockets_are_nobodys_business() -> None:
+    async with world() as one:
+        registry = one.root / "plugins_registry"
+        registry.mkdir()
+        async with await asyncio.start_unix_server(lambda _reader, writer: writer.close(), registry / ".hidden.sock"):
+            (registry / "file").write_text("")
+            driver = Driver(one.root)
+            await driver.plugin.start()
+            await driver.statuses.get()
+            await driver.plugin.stop()

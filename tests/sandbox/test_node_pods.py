@@ -1,0 +1,231 @@
+"""Pods on a simulated node: claims, CPUs, how they start and how they end."""
+
+from nodes import NODE, share, spec, uid, whole
+from one_node import one_node
+
+from dracpu_api.settings import Mode
+
+NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"
+
+
+def container(name: str, *command: str, request: str = "", **fields: object) -> dict[str, object]:
+    claims = [{"name": "cpus", "request": request}] if request else []
+    return {"name": name, "image": "busybox", "command": list(command), "resources": {"claims": claims}, **fields}
+
+
+async def test_a_pod_without_claims_runs_on_the_shared_cpus_and_its_status_says_so() -> None:
+    async with one_node() as world:
+        world.pod("web")
+        await world.runs("web")
+        assert world.pinned("web") == "main: 2-7"
+        assert world.node.cpuset_of("default", "web", "main") == "2-7"
+        status = world.status("web")
+        assert {one["type"]: one["status"] for one in status["conditions"]}["Ready"] == "True"
+        (main,) = status["containerStatuses"]
+        assert main["ready"]
+        assert main["containerID"].startswith("containerd://")
+
+
+async def test_a_pod_with_a_claim_runs_on_its_own_cpus_and_the_others_move_away() -> None:
+    async with one_node() as world:
+        world.pod("web")
+        await world.runs("web")
+        world.claim(1, [share(NUMA1, 2)], "db")
+        world.pod("db", {"cpus": "claim-1"})
+        await world.runs("db")
+        assert world.pinned("db") == "main: 4-5"
+        await world.api.until(lambda: world.pinned("web") == "main: 2-3,6-7")
+        assert world.node.logs("default", "web", "main") == "Cpus_allowed_list:\t2-7\nCpus_allowed_list:\t2-3,6-7\n"
+        world.delete("db")
+        await world.gone("db")
+        await world.api.until(lambda: world.pinned("web") == "main: 2-7")
+
+
+async def test_containers_get_the_cpus_of_the_requests_that_they_name() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2, "big", 1), share(NUMA0, 1, "small", 2)], "pair")
+        claims = [{"name": "cpus", "resourceClaimName": "claim-1"}]
+        containers = [container("a", request="big"), container("b", request="small"), container("c")]
+        world.pod("pair", containers=containers, resourceClaims=claims)
+        await world.runs("pair")
+        assert world.pinned("pair") == "a: 4-5, b: 2, c: 3,6-7"
+
+
+async def test_the_health_of_devices_stands_beside_the_containers_that_have_them() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2)], "db")
+        world.pod("db", {"cpus": "claim-1"})
+        await world.runs("db")
+        resource = {"resourceID": f"dra.k8s.io/cpu=claim-{uid(1)}", "health": "Healthy"}
+        expected = [{"name": "claim:cpus", "resources": [resource]}]
+        await world.api.until(
+            lambda: world.status("db")["containerStatuses"][0].get("allocatedResourcesStatus") == expected
+        )
+
+
+async def test_init_containers_run_one_after_the_other_before_the_rest() -> None:
+    async with one_node() as world:
+        world.pod("web", initContainers=[container("one", "true"), container("two", "sh", "-c", "echo; true")])
+        await world.runs("web")
+        status = world.status("web")
+        assert [one["state"]["terminated"]["reason"] for one in status["initContainerStatuses"]] == ["Completed"] * 2
+        await world.api.until(lambda: len(world.events("Started")) == 3)
+        assert set(world.events("Started")) == {f"Container started: {name}" for name in ("one", "two", "main")}
+
+
+async def test_a_pod_that_has_done_its_work_gives_back_its_cpus_and_keeps_its_logs() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2)], "job")
+        world.pod("job", {"cpus": "claim-1"}, restartPolicy="Never", command=["sleep", "0.05"])
+        await world.api.until(lambda: world.status("job").get("phase") == "Succeeded")
+        assert world.node.logs("default", "job", "main") == "Cpus_allowed_list:\t4-5\n"
+        world.claim(2, [share(NUMA1, 4)], "next")
+        world.pod("next", {"cpus": "claim-2"})
+        await world.runs("next")
+        world.delete("job")
+        await world.gone("job")
+
+
+async def test_a_pod_that_fails_for_good_says_so() -> None:
+    async with one_node() as world:
+        world.pod("job", restartPolicy="Never", command=["sh", "-c", "exit 3"])
+        await world.api.until(lambda: world.status("job").get("phase") == "Failed")
+        assert world.status("job")["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_a_container_that_ends_again_and_again_is_restarted_ever_more_slowly() -> None:
+    async with one_node() as world:
+        world.pod("bad", command=["false"])
+        await world.api.until(
+            lambda: (
+                (statuses := world.status("bad").get("containerStatuses"))
+                and statuses[0]["restartCount"] >= 2
+                and statuses[0]["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
+            )
+        )
+        assert world.status("bad")["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+
+
+async def test_a_claim_that_cannot_be_prepared_is_told_and_tried_again() -> None:
+    async with one_node() as world:
+        world.claim(1, [{**share(NUMA1, 2), "consumedCapacity": {"dra.cpu/cpu": "1500m"}}], "db")
+        world.pod("db", {"cpus": "claim-1"})
+        await world.api.until(lambda: world.events("FailedPrepareDynamicResources"))
+        (note,) = set(world.events("FailedPrepareDynamicResources"))
+        assert note.startswith(
+            "Failed to prepare dynamic resources: NodePrepareResources failed for ResourceClaim claim-1: "
+        )
+        assert world.status("db").get("phase") == "Pending"
+        await world.api.until(lambda: world.api.all("events")[0].get("series", {}).get("count", 1) > 1)
+        world.api.remove("resourceclaims", "default/claim-1")
+        world.claim(1, [share(NUMA1, 2)], "db")
+        await world.runs("db")
+
+
+async def test_a_pod_that_the_claim_is_not_reserved_for_does_not_get_it() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2)], "somebody-else")
+        world.pod("db", {"cpus": "claim-1"})
+        await world.api.until(lambda: world.events("FailedPrepareDynamicResources"))
+        assert "pod db is not allowed to use ResourceClaim claim-1" in world.events("FailedPrepareDynamicResources")[0]
+
+
+async def test_without_its_driver_a_pod_waits() -> None:
+    async with one_node() as world:
+        await world.node.stop_agent()
+        world.claim(1, [share(NUMA1, 2)], "db")
+        world.pod("db", {"cpus": "claim-1"})
+        told = "Failed to prepare dynamic resources: DRA driver dra.cpu is not registered"
+        await world.api.until(lambda: told in world.events("FailedPrepareDynamicResources"))
+        await world.node.start_agent()
+        await world.runs("db")
+
+
+async def test_a_claim_of_two_pods_is_unprepared_with_the_last_one() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2)], "a", "b")
+        for pod in ("a", "b"):
+            world.pod(pod, {"cpus": "claim-1"})
+        await world.runs("a", "b")
+        assert world.pinned("a") == world.pinned("b") == "main: 4-5"
+        world.delete("a")
+        await world.gone("a")
+        assert world.pinned("b") == "main: 4-5"
+        assert (world.node.root / f"run/cdi/dra.k8s.io-cpu_{uid(1)}.json").exists()
+        world.delete("b")
+        await world.gone("b")
+        assert not (world.node.root / f"run/cdi/dra.k8s.io-cpu_{uid(1)}.json").exists()
+
+
+async def test_a_forged_claim_is_refused_when_the_container_is_created() -> None:
+    async with one_node() as world:
+        forged = container("main", env=[{"name": f"DRA_CPUSET_{uid(1)}", "value": "2-3"}])
+        world.pod("thief", containers=[forged])
+        await world.api.until(lambda: world.events("Failed"))
+        assert "DRA_CPUSET" in world.events("Failed")[0]
+        await world.api.until(lambda: world.status("thief").get("containerStatuses"))
+        (main,) = world.status("thief")["containerStatuses"]
+        assert main["state"]["waiting"]["reason"] == "CreateContainerError"
+        world.delete("thief")
+        await world.gone("thief")
+
+
+async def test_a_pod_that_is_deleted_by_force_leaves_nothing_running() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 4)], "db")
+        world.pod("db", {"cpus": "claim-1"})
+        await world.runs("db")
+        world.api.remove("pods", "default/db")
+        world.claim(2, [share(NUMA1, 4)], "next")
+        world.pod("next", {"cpus": "claim-2"})
+        await world.runs("next")
+        assert world.pinned("next") == "main: 4-7"
+
+
+async def test_a_pod_that_is_deleted_while_it_is_prepared_is_never_started() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2)], "db")
+        await world.api.settled()
+        world.api.pause()
+        world.api.requests.clear()
+        world.pod("db", {"cpus": "claim-1"})
+        await world.api.until(lambda: any("resourceclaims" in str(one) for one in world.api.requests))
+        world.delete("db")
+        await world.api.settled()
+        world.api.resume()
+        await world.gone("db")
+        world.claim(2, [share(NUMA1, 4)], "next")
+        world.pod("next", {"cpus": "claim-2"})
+        await world.runs("next")
+        assert world.pinned("next") == "main: 4-7"
+        await world.api.until(lambda: world.events("Started"))
+        assert {one["regarding"]["name"] for one in world.api.all("events")} == {"next"}
+
+
+async def test_a_pod_takes_the_place_of_another_of_its_name() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 4)], "web", "web-2")
+        world.pod("web", {"cpus": "claim-1"})
+        await world.runs("web")
+        world.api.hold_watches()
+        world.api.remove("pods", "default/web")
+        world.pod("web", uid="web-2")
+        world.api.expire_watches()  # so that nobody is told of the deletion
+        world.api.release_watches()
+        await world.api.until(lambda: world.pinned("web") == "main: 2-7")
+
+
+async def test_individual_devices_arrive_in_one_cpuset() -> None:
+    async with one_node(spec(Mode.INDIVIDUAL)) as world:
+        world.claim(1, [whole(2), whole(5)], "db")
+        world.pod("db", {"cpus": "claim-1"})
+        await world.runs("db")
+        assert world.pinned("db") == "main: 2,5"
+
+
+async def test_the_node_registers_itself() -> None:
+    async with one_node() as world:
+        node = world.api.get("nodes", NODE)
+        assert node["status"]["allocatable"]["cpu"] == "8"
+        assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
+        assert {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"

@@ -1,0 +1,61 @@
+"""The simulated runtime, as a kubelet meets it that may end at any moment."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dracpu_api.cpuset import CpuSet
+from dracpu_sandbox.node.containers import PodSandbox
+from dracpu_sandbox.node.programs import FOR_EVER
+from dracpu_sandbox.node.runtime import SimulatedRuntime
+
+
+@pytest.fixture
+async def runtime(short_path: Path) -> AsyncIterator[SimulatedRuntime]:
+    made = SimulatedRuntime(short_path / "nri.sock", short_path / "cdi", lambda: CpuSet.parse("0-3"))
+    await made.start()
+    yield made
+    await made.stop()
+    await made.kill_everything()
+
+
+async def create(runtime: SimulatedRuntime, pod: PodSandbox) -> str:
+    return await runtime.create(pod, "main", env=(), cdi_devices=(), program=FOR_EVER)
+
+
+async def test_what_a_kubelet_has_asked_for_is_done_though_it_has_ended(runtime: SimulatedRuntime) -> None:
+    pod = runtime.run_pod("default", "web", "web")
+    async with runtime.nri.busy():
+        asking = asyncio.create_task(create(runtime, pod))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+    await runtime.settle()
+    (made,) = runtime.containers_of("web")
+    assert (made.started, made.running) == (False, False)
+    await runtime.start_container(made.id)
+    await runtime.stop_container(made.id)
+    (ended,) = runtime.containers_of("web")
+    assert (ended.started, ended.running) == (True, False)
+
+
+async def test_when_the_machine_goes_down_what_was_asked_for_is_not_done(runtime: SimulatedRuntime) -> None:
+    pod = runtime.run_pod("default", "web", "web")
+    async with runtime.nri.busy():
+        asking = asyncio.create_task(create(runtime, pod))
+        await asyncio.sleep(0)
+        await runtime.kill_everything()
+        await asyncio.wait({asking})
+    assert not runtime.containers_of("web")
+    assert not runtime.nri.containers
+
+
+async def test_a_plugin_that_does_not_register_is_dropped(runtime: SimulatedRuntime) -> None:
+    runtime.nri.registration_timeout = 0.05
+    reader, writer = await asyncio.open_unix_connection(runtime.nri.socket)
+    assert await reader.read() == b""
+    assert runtime.nri.lost == ["a plugin did not register in time"]
+    writer.close()
+    await writer.wait_closed()

@@ -1,0 +1,154 @@
+"""The whole system in one process: what a pod's owner sees, from the claim to the CPUs."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dracpu_api.cpuset import CpuSet
+from dracpu_operator.errors import AccessError
+from dracpu_sandbox.client import ConflictError, InvalidError, UnreachableError
+from dracpu_sandbox.cluster import Sandbox
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.install import DEFAULT_CONFIG
+from dracpu_sandbox.machines.presets import LAB, TINY
+from dracpu_sandbox.operating import OperatorThread
+from dracpu_sandbox.resources import CLAIMS, CONFIGS, CPU_NODES, PODS
+from dracpu_sandbox.stories import manifests
+from dracpu_sandbox.stories.telling import Story
+
+
+def left(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_a_pod_gets_its_cpus_and_its_status_names_them(cluster: Sandbox, story: Story) -> None:
+    await story.pod("web", cpus=2)
+    await story.until_running("web")
+    assert story.cpus("web") == CpuSet.parse("2-3")
+    pod = await cluster.client.get(PODS, "web", "default")
+    (pinned,) = [one for one in pod["status"]["conditions"] if one["type"] == "sandbox.dra.cpu/Pinned"]
+    assert (pinned["status"], pinned["message"]) == ("True", "main: 2-3")
+
+
+async def test_the_claim_tells_its_cpus_and_the_node_tells_its_claims(cluster: Sandbox, story: Story) -> None:
+    await story.pod("web", cpus=2)
+    await story.until_running("web")
+    name = (await story.claim_of("web"))["metadata"]["name"]
+
+    async def told() -> bool:
+        claim = await cluster.client.get(CLAIMS, name, "default")
+        return [one.get("data") for one in claim["status"].get("devices") or ()] == [{"cpuset": "2-3"}]
+
+    async def listed() -> bool:
+        status = (await cluster.client.get(CPU_NODES, "node-1"))["status"]
+        return [(one["name"], one["cpus"]) for one in status["claims"]] == [(name, "2-3")]
+
+    await story.until("the claim's status names its CPUs", told)
+    await story.until("the node's status names the claim", listed)
+
+
+async def test_the_logs_of_a_pod_tell_where_it_has_run(cluster: Sandbox, story: Story) -> None:
+    await story.pod("plain")
+    await story.until_running("plain")
+    await story.pod("web", cpus=2)
+    await story.until_running("web")
+    expected = ["Cpus_allowed_list:\t2-7", "Cpus_allowed_list:\t4-7"]
+    await story.until(
+        "the log has both",
+        lambda: cluster.nodes["node-1"].logs("default", "plain", "main").splitlines() == expected,
+        lambda: cluster.nodes["node-1"].logs("default", "plain", "main"),
+    )
+
+
+async def test_pods_that_share_a_claim_share_its_cpus(cluster: Sandbox, story: Story) -> None:
+    claim = {
+        "apiVersion": CLAIMS.api_version,
+        "kind": CLAIMS.kind,
+        "metadata": {"name": "shared", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "cpus", "exactly": manifests.cpus(2)}]}},
+    }
+    await cluster.client.create(CLAIMS, claim)
+    for name in ("one", "two"):
+        pod = manifests.pod(name, template="-")
+        pod["spec"]["resourceClaims"] = [{"name": "cpus", "resourceClaimName": "shared"}]
+        await cluster.client.create(PODS, pod)
+    await story.until_running("one", "two")
+    assert story.cpus("one") == story.cpus("two") == CpuSet.parse("2-3")
+    await story.delete("one")
+    assert story.cpus("two") == CpuSet.parse("2-3")
+
+
+async def test_a_restarted_kubelet_and_runtime_change_nothing(story: Story) -> None:
+    node = story.node("node-1")
+    await story.pod("web", cpus=2)
+    await story.until_running("web")
+    await node.restart_kubelet()
+    await node.restart_runtime()
+    await story.pod("db", cpus=2)
+    await story.until_running("db")
+    assert story.cpus("web") == CpuSet.parse("2-3")
+    await story.until_exclusive()
+
+
+async def test_reserved_cpus_are_nobodys(story: Story) -> None:
+    await story.configure(reservedCPUs="0-1,6-7")
+    await story.pod("plain")
+    await story.until_running("plain")
+    assert story.cpus("plain") == CpuSet.parse("2-5")
+
+
+async def test_a_config_that_cannot_be_right_is_refused(cluster: Sandbox) -> None:
+    with pytest.raises(InvalidError, match=r'spec\.mode: Unsupported value: "grupped"'):
+        await cluster.client.patch(CONFIGS, "default", {"spec": {"mode": "grupped"}})
+
+
+async def test_two_clusters_know_nothing_of_each_other(cluster: Sandbox) -> None:
+    async with Sandbox({"other": TINY}, config=None) as second:
+        assert [one["metadata"]["name"] for one in await second.client.list(CONFIGS)] == []
+        assert len(await cluster.client.list(CONFIGS)) == 1
+
+
+async def test_a_taken_port_is_one_clear_line_and_nothing_is_left(cluster: Sandbox, tmp_path: Path) -> None:
+    port = int(cluster.client.server.rpartition(":")[2])
+    with pytest.raises(SandboxError, match=rf"cannot serve on port {port}: .*in use"):
+        async with Sandbox({"node-1": LAB}, port=port, root=tmp_path):
+            raise AssertionError("started on a port that is taken")
+    assert left(tmp_path) == []
+
+
+async def test_when_it_has_ended_nothing_of_it_is_left(short_path: Path) -> None:
+    tasks = asyncio.all_tasks()
+    async with Sandbox({"node-1": LAB}, root=short_path) as sandbox:
+        await sandbox.ready()
+        client = sandbox.client
+    with pytest.raises((UnreachableError, RuntimeError)):
+        await client.list(PODS)
+    assert asyncio.all_tasks() == tasks
+    assert left(short_path) == []
+
+
+async def test_a_node_that_cannot_become_ready_says_why() -> None:
+    impossible = DEFAULT_CONFIG | {"spec": {"reservedCPUs": "0-7"}}
+    async with Sandbox({"node-1": LAB}, config=impossible) as sandbox:
+        with pytest.raises(SandboxError, match=r"node-1 has not become ready: ConfigApplied: .*reserved"):
+            await sandbox.ready()
+
+
+async def test_the_default_config_is_there_already(cluster: Sandbox) -> None:
+    with pytest.raises(ConflictError):
+        await cluster.client.create(CONFIGS, DEFAULT_CONFIG)
+
+
+async def test_each_part_has_a_log_of_its_own_whoever_restarts_it(cluster: Sandbox, story: Story) -> None:
+    logs = cluster.kubeconfig.with_name("logs")
+    await story.crash_agent("node-1")
+    await story.start_agent("node-1")
+    await story.until("its log has both", lambda: (logs / "node-1.log").read_text().count("agent started") == 2)
+    await story.until("the operator's too", lambda: "applied these settings" in (logs / "operator.log").read_text())
+
+
+async def test_an_operator_that_ends_by_itself_says_why(tmp_path: Path) -> None:
+    async with OperatorThread(tmp_path / "missing") as operator:
+        with pytest.raises(AccessError, match="missing, or not complete"):
+            await operator.ended()

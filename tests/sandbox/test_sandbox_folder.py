@@ -1,0 +1,67 @@
+"""The folder of a running sandbox: private, found while it runs, gone afterwards."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dracpu_sandbox.folder import KUBECONFIG, PREFIX, folder, offer, running_kubeconfig
+
+
+def left(parent: Path) -> list[str]:
+    return sorted(path.name for path in parent.iterdir())
+
+
+def make_old(path: Path) -> None:
+    os.utime(path, (0, 0))
+
+
+def test_nobody_else_may_look_into_it(tmp_path: Path) -> None:
+    with folder(tmp_path) as made:
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_nothing_of_it_is_left_also_after_a_failure(tmp_path: Path) -> None:
+    def fail() -> None:
+        with folder(tmp_path) as made:
+            (made / "nodes").mkdir()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert left(tmp_path) == []
+
+
+def test_of_running_sandboxes_the_latest_is_found_and_before_it_one_that_somebody_plays_with(tmp_path: Path) -> None:
+    with folder(tmp_path) as first, folder(tmp_path) as second:
+        assert running_kubeconfig(tmp_path) is None  # both are starting
+        for age, place in enumerate((second, first)):
+            (place / KUBECONFIG).write_text("")
+            os.utime(place / KUBECONFIG, (1000 - age, 1000 - age))
+        assert running_kubeconfig(tmp_path) == second / KUBECONFIG
+        offer(first)
+        assert running_kubeconfig(tmp_path) == first / KUBECONFIG
+    assert running_kubeconfig(tmp_path) is None
+
+
+def test_what_a_killed_sandbox_left_is_neither_found_nor_kept(tmp_path: Path) -> None:
+    killed = tmp_path / f"{PREFIX}killed"
+    killed.mkdir()
+    (killed / KUBECONFIG).write_text("")
+    (killed / "lock").write_text("")
+    make_old(killed)
+    assert running_kubeconfig(tmp_path) is None
+    with folder(tmp_path):
+        assert killed.name not in left(tmp_path)
+
+
+def test_running_sandboxes_and_other_things_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path / "other")
+    young = tmp_path / f"{PREFIX}young"
+    young.mkdir()
+    with folder(tmp_path) as running:
+        make_old(running)
+        with folder(tmp_path):
+            assert set(left(tmp_path)) > {"other", f"{PREFIX}link", young.name, running.name}

@@ -1,0 +1,74 @@
+"""The README's session in the sandbox: kubectl prints what it says there, word for word."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from transcript import comparable, steps
+
+PROJECT = Path(__file__).parents[2]
+LAB = Path("~/.cache/dra-cpu-operator/lab/bin").expanduser()  # where `make lab` puts kubectl
+PROGRAMS = Path(sys.executable).parent
+OPENING, *SESSION = steps(PROJECT / "README.md", "Try it: a cluster in one process")
+
+
+def searched() -> str:
+    """PATH for commands of the session, the README's virtual environment being this one."""
+    return os.pathsep.join([str(PROGRAMS), os.environ["PATH"], str(LAB)])
+
+
+@pytest.fixture
+def opening() -> Iterator[str]:
+    """What `make sandbox` prints until it is up; it is up for as long as the test needs it."""
+    with subprocess.Popen([PROGRAMS / "dracpu-sandbox", "up"], stdout=subprocess.PIPE, text=True) as sandbox:
+        assert sandbox.stdout is not None
+        printed = ""
+        for line in sandbox.stdout:
+            printed += line
+            if line.startswith("Logs of "):
+                break
+        yield printed
+        sandbox.terminate()
+    assert sandbox.returncode == 0
+
+
+def opened(printed: str) -> list[str]:
+    """Lines without what differs each time: seconds, the port, the folder; nodes come up in any order."""
+    known = re.sub(r"\d+\.\d s", "N s", printed)
+    known = re.sub(r"(?<=127\.0\.0\.1:)\d+", "PORT", known)
+    known = re.sub(r"(?<=/dracpu-sandbox-)\w+", "FOLDER", known)
+    known = re.sub(r"\S+/bin/(?=dracpu-sandbox)", "BIN/", known)
+    return sorted(line for line in known.splitlines() if "There is no kubectl in PATH" not in line)
+
+
+def drawn(printed: str) -> list[str]:
+    """What is comparable, with one letter for the claim in the picture: which one it is depends on its name."""
+    legend = re.search(r"^(\w) default/", printed, re.MULTILINE)
+    return comparable(printed.replace(f" {legend[1] * 2} ", " XX ").replace(legend[0], "X ") if legend else printed)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(shutil.which("kubectl", path=searched()) is None, reason="no kubectl: `make lab` builds it")
+def test_the_session_in_the_readme_prints_what_it_says(opening: str, tmp_path: Path) -> None:
+    assert OPENING.command == "make sandbox"
+    assert opened(opening) == opened(OPENING.printed + "\n")
+    exported = re.search(r"export KUBECONFIG=(\S+)", opening)
+    assert exported is not None
+    environment = {"PATH": searched(), "HOME": str(tmp_path), "KUBECONFIG": exported[1]}
+    for step in SESSION:
+        command = step.command.replace(".venv-sandbox/bin/", "")
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=PROJECT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert drawn(done.stdout) == drawn(step.printed), step.command

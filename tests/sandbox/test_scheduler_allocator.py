@@ -1,0 +1,382 @@
+"""Claims get the devices that kube-scheduler 1.36 gave them, or are refused as it did."""
+
+import pytest
+from dra_allocating import Shop
+from dra_objects import CPU, NUMA, claim, device_class, grouped, request, single, slice_of
+
+from dracpu_sandbox.scheduler.allocator import AllocationError
+
+PAIR = [grouped("g0", 12), grouped("g1", 12)]
+
+
+def cpus(count, numas=2):
+    """This many individual CPUs, NUMA node by NUMA node."""
+    return [single(number, number * numas // count) for number in range(count)]
+
+
+def test_devices_are_taken_in_listed_order() -> None:
+    shop = Shop(slice_of("n1", [single(3), single(1), single(2)]))
+    assert shop.devices(claim("a", request(count=2))) == ["cpudev003", "cpudev001"]
+    assert shop.devices(claim("b", request())) == ["cpudev002"]
+    assert shop.devices(claim("c", request())) is None
+
+
+def test_slices_are_tried_by_object_name_and_pools_by_pool_name() -> None:
+    shop = Shop(
+        slice_of("n1", [single(0)], name="z", pool="a"),
+        slice_of("n1", [single(1)], name="y", pool="b", slices=2),
+        slice_of("n1", [single(2)], name="x", pool="b", slices=2),
+    )
+    assert shop.devices(claim("a", request(count=3))) == ["cpudev000", "cpudev002", "cpudev001"]
+
+
+def test_a_share_bears_an_id_and_what_it_consumes() -> None:
+    shop = Shop(slice_of("n1", PAIR))
+    assert shop.allocate(claim("a", request(cpus=8))) == [
+        {
+            "devices": {
+                "results": [
+                    {
+                        "request": "main",
+                        "driver": "dra.cpu",
+                        "pool": "n1",
+                        "device": "g0",
+                        "shareID": "share-0",
+                        "consumedCapacity": {CPU: "8"},
+                    }
+                ]
+            },
+            "nodeSelector": {
+                "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+            },
+        }
+    ]
+
+
+def test_capacity_is_shared_out_until_it_is_full() -> None:
+    shop = Shop(slice_of("n1", PAIR))
+    assert shop.devices(claim("a", request(cpus=8))) == ["g0"]
+    assert shop.devices(claim("b", request(cpus=5))) == ["g1"]
+    assert shop.devices(claim("c", request(cpus=4))) == ["g0"]
+    assert shop.devices(claim("d", request(cpus=8))) is None
+    assert shop.devices(claim("e", request(cpus=0))) == ["g0"]  # nothing fits into a full device
+    shop.release("a")
+    assert shop.devices(claim("d", request(cpus=8))) == ["g0"]
+
+
+def test_lowered_capacity_refuses_even_nothing() -> None:
+    shop = Shop(slice_of("n1", [grouped("g0", 32)]))
+    shop.allocate(claim("a", request(cpus=16)))
+    shop.change(slice_of("n1", [grouped("g0", 8)]))
+    assert shop.devices(claim("b", request(cpus=0))) is None
+
+
+def test_a_count_needs_distinct_devices_and_two_requests_do_not() -> None:
+    shop = Shop(slice_of("n1", [grouped("g0", 12)]))
+    assert shop.devices(claim("a", request(cpus=1, count=2))) is None
+    assert shop.devices(claim("b", request("x", cpus=1), request("y", cpus=1))) == ["g0", "g0"]
+
+
+def test_capacity_filters_exclusive_devices() -> None:
+    sizes = [single(number, capacity={CPU: {"value": str(size)}}) for number, size in enumerate((8, 16))]
+    found = Shop(slice_of("n1", sizes)).allocate(claim("a", request(cpus=10)))
+    assert found
+    assert found[0]["devices"]["results"] == [
+        {"request": "main", "driver": "dra.cpu", "pool": "n1", "device": "cpudev001"}
+    ]
+
+
+def test_selectors_of_class_and_request_both_hold() -> None:
+    shop = Shop(
+        slice_of("n1", [single(0)], driver="other"),
+        slice_of("n1", [single(1), single(2, numa=1)]),
+    )
+    of_numa_1 = request(cel='device.attributes["resource.kubernetes.io"].numaNode == 1')
+    assert shop.devices(claim("a", of_numa_1)) == ["cpudev002"]
+    assert shop.devices(claim("b", request())) == ["cpudev001"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'device.capacity["dra.cpu"].cpu.compareTo(quantity("20")) > 0',
+        'device.capacity["dra.cpu"].cpu == quantity("32") && device.allowMultipleAllocations',
+        'device.attributes["dra.cpu"].?socketID.orValue(0) == 1',
+        '!has(device.attributes["example.com"].here) && device.attributes["dra.cpu"].socketID > 0',
+    ],
+)
+def test_expressions_see_attributes_and_capacity_by_domain(expression) -> None:
+    shop = Shop(slice_of("n1", [grouped("g0", 16, socketID=0), grouped("g1", 32, socketID=1)]))
+    assert shop.devices(claim("a", request(cpus=1, cel=expression))) == ["g1"]
+
+
+def test_an_expression_that_fails_is_an_error_not_a_refusal() -> None:
+    shop = Shop(slice_of("n1", [single(0)]))
+    with pytest.raises(AllocationError, match="Key not found in map"):
+        shop.devices(claim("a", request(cel='device.attributes["dra.cpu"].absent == 1')))
+
+
+def test_match_attribute_moves_to_where_all_fit() -> None:
+    shop = Shop(slice_of("n1", cpus(16, numas=4)))
+    assert shop.devices(claim("a", request())) == ["cpudev000"]
+    together = claim("b", request(count=4), constraints=[{"matchAttribute": NUMA}])
+    assert shop.devices(together) == ["cpudev004", "cpudev005", "cpudev006", "cpudev007"]
+
+
+def test_distinct_attribute_takes_one_of_each() -> None:
+    shop = Shop(slice_of("n1", cpus(16, numas=4)))
+    spread = claim("a", request(count=4), constraints=[{"distinctAttribute": NUMA}])
+    assert shop.devices(spread) == ["cpudev000", "cpudev004", "cpudev008", "cpudev012"]
+
+
+def test_constraints_combine_and_bind_only_the_requests_they_name() -> None:
+    shop = Shop(slice_of("n1", cpus(8)))
+    two = claim(
+        "a",
+        request("x", count=2),
+        request("y", count=2),
+        request("z"),
+        constraints=[
+            {"requests": ["x", "y"], "matchAttribute": NUMA},
+            {"requests": ["y", "z"], "distinctAttribute": "dra.cpu/cpuID"},
+            {"requests": ["x", "z"], "matchAttribute": NUMA},
+        ],
+    )
+    assert shop.devices(two) is None  # five of one NUMA node of four
+    two["spec"]["devices"]["constraints"].pop()
+    assert shop.devices(two) == ["cpudev000", "cpudev001", "cpudev002", "cpudev003", "cpudev004"]
+
+
+def test_a_device_without_the_attribute_does_not_match() -> None:
+    shop = Shop(slice_of("n1", [{"name": "bare"}]))
+    for constraint in ("matchAttribute", "distinctAttribute"):
+        assert shop.devices(claim("a", request(), constraints=[{constraint: NUMA}])) is None
+
+
+def test_values_of_different_types_never_match() -> None:
+    text = {"name": "text", "attributes": {NUMA: {"string": "0"}}}
+    shop = Shop(slice_of("n1", [single(0), text]))
+    assert shop.devices(claim("a", request(count=2), constraints=[{"matchAttribute": NUMA}])) is None
+    assert shop.devices(claim("b", request(count=2), constraints=[{"distinctAttribute": NUMA}])) is not None
+
+
+def test_attributes_with_several_values_match_in_one_and_differ_in_all() -> None:
+    root = "resource.kubernetes.io/pcieRoot"
+    devices = [
+        {"name": name, "attributes": {root: {"strings": values}}}
+        for name, values in (("a", ["r0", "r1"]), ("b", ["r1", "r2"]), ("c", ["r2", "r0"]), ("d", ["r3"]))
+    ]
+    shop = Shop(slice_of("n1", devices))
+    assert shop.devices(claim("x", request(count=3), constraints=[{"matchAttribute": root}])) is None
+    assert shop.devices(claim("x", request(count=2), constraints=[{"matchAttribute": root}])) == ["a", "b"]
+    assert shop.devices(claim("y", request(count=2), constraints=[{"distinctAttribute": root}])) == ["c", "d"]
+
+
+def test_an_unqualified_attribute_is_the_drivers_own() -> None:
+    devices = [{"name": "a", "attributes": {"socketID": {"int": 0}}}]
+    shop = Shop(slice_of("n1", devices))
+    assert shop.devices(claim("x", request(), constraints=[{"matchAttribute": "dra.cpu/socketID"}])) == ["a"]
+
+
+TAINT = {"key": "dra.cpu/offline", "value": "true", "effect": "NoSchedule"}
+TOLERATION = {"key": "dra.cpu/offline", "operator": "Exists"}
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_taints_keep_away_all_that_do_not_tolerate_them(effect) -> None:
+    shop = Shop(slice_of("n1", [single(0, taints=[{**TAINT, "effect": effect}]), single(1)]))
+    assert shop.devices(claim("a", request())) == ["cpudev001"]
+    assert shop.devices(claim("b", request())) is None
+    assert shop.devices(claim("c", request(tolerations=[{**TOLERATION, "effect": "None"}]))) is None
+    found = shop.allocate(claim("d", request(tolerations=[TOLERATION])))
+    assert found
+    assert found[0]["devices"]["results"][0]["tolerations"] == [TOLERATION]
+
+
+def test_a_taint_without_effect_keeps_nobody_away() -> None:
+    shop = Shop(slice_of("n1", [single(0, taints=[{**TAINT, "effect": "None"}])]))
+    assert shop.devices(claim("a", request())) == ["cpudev000"]
+
+
+def test_all_means_every_device_or_none() -> None:
+    everything = request(allocationMode="All")
+    shop = Shop(slice_of("n1", cpus(4)))
+    assert shop.devices(claim("a", everything, request("one"))) is None
+    assert shop.devices(claim("a", request("one"), everything)) is None
+    found = shop.devices(claim("a", everything))
+    assert found == ["cpudev000", "cpudev001", "cpudev002", "cpudev003"]
+    shop.release("a")
+    shop.allocate(claim("b", request()))
+    assert shop.devices(claim("a", everything)) is None
+    nothing = request(allocationMode="All", cel='device.attributes["dra.cpu"].cpuID > 4')
+    assert shop.devices(claim("c", nothing)) is None
+
+
+def test_all_is_refused_when_one_device_is_tainted() -> None:
+    shop = Shop(slice_of("n1", [single(0), single(1, taints=[TAINT])]))
+    assert shop.devices(claim("a", request(allocationMode="All"))) is None
+
+
+def test_all_takes_one_share_of_each() -> None:
+    shop = Shop(slice_of("n1", PAIR))
+    assert shop.devices(claim("a", request(cpus=2, allocationMode="All"))) == ["g0", "g1"]
+    assert shop.devices(claim("b", request(cpus=10, allocationMode="All"))) == ["g0", "g1"]
+    assert shop.devices(claim("c", request(cpus=1, allocationMode="All"))) is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [request(count=33)],
+        [request("x", count=16), request("y", count=17)],
+        [request(allocationMode="All")],
+    ],
+)
+def test_a_claim_has_at_most_32_devices(asked) -> None:
+    shop = Shop(slice_of("n1", cpus(40)))
+    with pytest.raises(AllocationError, match="exceeds the claim limit of 32"):
+        shop.devices(claim("a", *asked))
+
+
+def first_available(*ways):
+    return {
+        "name": "main",
+        "firstAvailable": [{"name": name, "deviceClassName": "dra.cpu", "count": count} for name, count in ways],
+    }
+
+
+def test_the_first_way_that_works_is_taken() -> None:
+    shop = Shop(slice_of("n1", cpus(4)))
+    found = shop.allocate(claim("a", first_available(("huge", 99), ("large", 5), ("small", 2), ("tiny", 1))))
+    assert found
+    assert [one["request"] for one in found[0]["devices"]["results"]] == ["main/small", "main/small"]
+
+
+def test_a_way_is_left_again_when_the_rest_does_not_work_out() -> None:
+    shop = Shop(slice_of("n1", cpus(4)))
+    found = shop.allocate(claim("a", first_available(("large", 4), ("small", 2)), request("more", count=2)))
+    assert found
+    assert [one["request"] for one in found[0]["devices"]["results"]] == ["main/small"] * 2 + ["more"] * 2
+
+
+def test_constraints_may_name_a_request_or_one_of_its_ways() -> None:
+    shop = Shop(slice_of("n1", cpus(4, numas=4)))
+    both = first_available(("pair", 2), ("one", 1))
+    for name, expected in (("main", ["cpudev000"]), ("main/one", ["cpudev000", "cpudev001"])):
+        constraints = [{"requests": [name], "matchAttribute": NUMA}]
+        assert shop.devices(claim("a", both, constraints=constraints)) == expected
+        shop.release("a")
+
+
+def test_admin_access_looks_at_devices_and_holds_none() -> None:
+    shop = Shop(slice_of("n1", cpus(2)))
+    shop.allocate(claim("a", request(count=2)))
+    found = shop.allocate(claim("b", request(adminAccess=True, allocationMode="All")))
+    assert found
+    assert [one["adminAccess"] for one in found[0]["devices"]["results"]] == [True, True]
+    shop.release("a")
+    assert shop.devices(claim("c", request(count=2))) == ["cpudev000", "cpudev001"]
+
+
+def opaque(driver, requests=None):
+    config = {"opaque": {"driver": driver, "parameters": {"from": driver}}}
+    return config if requests is None else {"requests": requests, **config}
+
+
+def test_config_comes_from_the_classes_first_then_from_the_claim() -> None:
+    other = device_class("quick", config=[opaque("quick")])
+    shop = Shop(slice_of("n1", cpus(8)), classes=[other, device_class("dull", config=[opaque("dull")])])
+    names = {"deviceClassName": "quick"}
+    found = shop.allocate(
+        claim(
+            "a",
+            request("x", **names),
+            request("y", **names),
+            first_available(("big", 9), ("small", 1)),
+            config=[
+                opaque("everywhere"),
+                opaque("x", ["x"]),
+                opaque("main", ["main"]),
+                opaque("big", ["main/big"]),
+                opaque("small", ["main/small"]),
+            ],
+        )
+    )
+    assert found
+    assert found[0]["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["x", "y"], **opaque("quick")},
+        {"source": "FromClaim", **opaque("everywhere")},
+        {"source": "FromClaim", **opaque("x", ["x"])},
+        {"source": "FromClaim", **opaque("main", ["main"])},
+        {"source": "FromClaim", **opaque("small", ["main/small"])},
+    ]
+
+
+def test_a_device_that_changes_its_sort_while_it_is_held_is_not_given_again() -> None:
+    shared, own = slice_of("n1", [grouped("g", 8)]), slice_of("n1", [{"name": "g"}])
+    shop = Shop(shared)
+    shop.allocate(claim("a", request(cpus=1)))
+    shop.change(own)
+    assert shop.devices(claim("b", request())) is None
+    shop.release("a")
+    shop.allocate(claim("a", request()))
+    shop.change(shared)
+    assert shop.devices(claim("b", request(cpus=1))) is None
+
+
+def test_several_claims_get_their_devices_together_or_not_at_all() -> None:
+    shop = Shop(slice_of("n1", cpus(4)))
+    assert shop.devices(claim("a", request(count=2)), claim("b", request(count=3))) is None
+    assert shop.devices(claim("a", request(count=3)), claim("b", request())) == [
+        "cpudev000", "cpudev001", "cpudev002", "cpudev003",
+    ]  # fmt: skip
+
+
+def test_constraints_never_span_two_claims() -> None:
+    shop = Shop(slice_of("n1", cpus(2)))
+    one, other = (claim(name, request(), constraints=[{"matchAttribute": NUMA}]) for name in ("a", "b"))
+    assert shop.devices(one, other) == ["cpudev000", "cpudev001"]
+
+
+HARD = {
+    "more than there are": (cpus(128)[:31], [request(count=32)], []),
+    "more than one NUMA node has": (cpus(80, 4), [request(count=21)], [{"matchAttribute": NUMA}]),
+    "more values than there are": (cpus(128, 4), [request(count=5)], [{"distinctAttribute": NUMA}]),
+    "many requests of one device": (cpus(12), [request(f"r{one}") for one in range(13)], []),
+    "many shares of two devices": (
+        [grouped("g0", 9), grouped("g1", 9)], [request(f"r{one}", cpus=1) for one in range(19)], [],
+    ),
+    "shares of unequal sizes": (
+        [grouped(f"g{one}", 9) for one in range(4)], [request(f"r{one}", cpus=5) for one in range(5)], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("devices, asked, constraints", HARD.values(), ids=HARD.keys())
+def test_what_takes_kube_scheduler_seconds_is_refused_in_few_steps(devices, asked, constraints) -> None:
+    shop = Shop(slice_of("n1", devices))
+    assert shop.devices(claim("a", *asked, constraints=constraints)) is None
+
+
+def test_what_times_out_there_though_it_fits_is_found_here() -> None:
+    devices = [single(number, numa=int(number >= 20)) for number in range(52)]
+    shop = Shop(slice_of("n1", devices))
+    found = shop.devices(claim("a", request(count=24), constraints=[{"matchAttribute": NUMA}]))
+    assert found == [f"cpudev{number:03}" for number in range(20, 44)]
+
+
+def test_a_search_that_is_too_long_ends_with_an_error() -> None:
+    sizes = [grouped(f"g{size}", size, size=size) for size in range(20, 40)]
+    asked = [request(f"r{one}", cpus=one + 11) for one in range(32)]  # much too much, and nothing alike
+    with pytest.raises(AllocationError, match="gave up after"):
+        Shop(slice_of("n1", sizes)).devices(claim("a", *asked))
+
+
+def test_devices_that_nodes_select_bind_the_claim_to_these_nodes() -> None:
+    racked = slice_of("", [single(0), single(1)])
+    del racked["spec"]["nodeName"]
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1", "n2"]}]}
+    racked["spec"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
+    found = Shop(racked).allocate(claim("a", request(count=2)))
+    assert found is not None
+    assert found[0]["nodeSelector"] == {"nodeSelectorTerms": [term]}

@@ -1,0 +1,77 @@
+"""A requestPolicy rounds and refuses as observed on Kubernetes 1.36."""
+
+import pytest
+from dra_objects import CPU, grouped, request, slice_of
+
+from dracpu_sandbox.scheduler.capacity import consumption
+from dracpu_sandbox.scheduler.devices import read_slice
+from dracpu_sandbox.scheduler.requests import read_claim
+
+
+def amount(asked, value=32, policy=None):
+    device = read_slice(slice_of("n1", [grouped("g", value, policy)])).devices[0]
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request(cpus=asked)]}}}
+    found = consumption(device, read_claim(claim).requests[0].ways[0])
+    return None if found is None else found[CPU][1]
+
+
+PAIRS = {"default": "2", "validRange": {"min": "2", "step": "2"}}
+ONES = {"default": "1", "validRange": {"min": "1", "step": "1"}}
+HALVES = {"default": "500m", "validRange": {"min": "500m", "step": "500m"}}
+
+
+@pytest.mark.parametrize(
+    "asked, consumed",
+    [("3", "4"), ("2500m", "4"), ("31", "32"), ("1", "2"), ("0", "2"), ("500m", "2"), (None, "2"), ("33", None)],
+)
+def test_steps_round_up(asked, consumed) -> None:
+    assert amount(asked, 32, PAIRS) == consumed
+
+
+@pytest.mark.parametrize("asked, consumed", [("31", None), ("30", "30")])
+def test_a_value_between_steps_is_never_given_whole(asked, consumed) -> None:
+    assert amount(asked, 31, PAIRS) == consumed
+
+
+@pytest.mark.parametrize("asked, consumed", [("7", "8"), ("9", None)])
+def test_a_maximum_refuses(asked, consumed) -> None:
+    assert amount(asked, 32, {"default": "2", "validRange": {"min": "2", "step": "2", "max": "8"}}) == consumed
+
+
+@pytest.mark.parametrize("asked, consumed", [("500m", "1"), ("1500m", "2"), ("-8", "1")])
+def test_a_minimum_stops_what_is_below(asked, consumed) -> None:
+    assert amount(asked, 32, ONES) == consumed
+
+
+@pytest.mark.parametrize("asked, consumed", [("500m", "1"), ("1200m", "2"), (None, "500m")])
+def test_steps_are_whole_units(asked, consumed) -> None:
+    assert amount(asked, 32, HALVES) == consumed
+
+
+@pytest.mark.parametrize("asked, consumed", [("1", "2"), ("3", "8"), ("8", "8"), ("9", None), (None, "2"), ("-1", "2")])
+def test_valid_values_are_rounded_up_to(asked, consumed) -> None:
+    assert amount(asked, 32, {"default": "2", "validValues": ["2", "8"]}) == consumed
+
+
+@pytest.mark.parametrize(
+    "asked, consumed",
+    [("500m", "500m"), ("0", "0"), (None, "32"), ("-8", "-8"), ("08", "08"), ("1e1", "10"), (8, "8"), ("33", None)],
+)
+def test_without_a_policy_an_amount_is_taken_as_it_is(asked, consumed) -> None:
+    assert amount(asked) == consumed
+
+
+def test_keys_match_by_exact_string() -> None:
+    device = read_slice(slice_of("n1", [grouped("g", 32)])).devices[0]
+    short = {"deviceClassName": "dra.cpu", "capacity": {"requests": {"cpu": "8"}}}
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "main", "exactly": short}]}}}
+    assert consumption(device, read_claim(claim).requests[0].ways[0]) is None
+
+
+def test_a_second_capacity_that_nobody_asks_for_is_consumed_whole() -> None:
+    body = grouped("g", 32)
+    body["capacity"]["dra.cpu/other"] = {"value": "5"}
+    device = read_slice(slice_of("n1", [body])).devices[0]
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request(cpus=1)]}}}
+    found = consumption(device, read_claim(claim).requests[0].ways[0])
+    assert {key: text for key, (_, text) in (found or {}).items()} == {CPU: "1", "dra.cpu/other": "5"}

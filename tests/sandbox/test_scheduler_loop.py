@@ -1,0 +1,260 @@
+"""The scheduler on a real HTTP server: pods get nodes, claims get devices, and nothing it is told is lost."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+from background import background
+from control_plane import control_plane
+from dra_objects import claim, device_class, grouped, node, pod, request, single, slice_of
+
+from dracpu_sandbox.resources import CLAIMS, NODES, PODS
+from dracpu_sandbox.scheduler.claims import FINALIZER
+from dracpu_sandbox.scheduler.loop import Scheduler
+
+
+def scheduler(client):
+    return Scheduler(client).run()
+
+
+@pytest.fixture
+async def plane():
+    async with control_plane(scheduler) as found:
+        yield found
+
+
+CLUSTER = [
+    device_class(),
+    node("n1"),
+    node("n2"),
+    slice_of("n1", [grouped("g", 8)]),
+    slice_of("n2", [grouped("g", 16)]),
+]
+
+
+def devices_of(one):
+    allocation = (one.get("status") or {}).get("allocation") or {}
+    return [result["device"] for result in (allocation.get("devices") or {}).get("results") or ()]
+
+
+async def test_a_pod_and_its_claim_get_a_node_and_devices(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=12)), pod("p", "c"))
+    assert await plane.bound("p") == "n2"
+    given = await plane.client.get(CLAIMS, "c", "default")
+    bound = await plane.client.get(PODS, "p", "default")
+    assert given["metadata"]["finalizers"] == [FINALIZER]
+    assert given["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": bound["metadata"]["uid"]}]
+    assert devices_of(given) == ["g"]
+    assert given["status"]["allocation"]["devices"]["results"][0]["pool"] == "n2"
+
+
+async def test_pods_without_claims_are_spread(plane) -> None:
+    await plane.add(node("n1"), node("n2"), pod("a"))
+    assert await plane.bound("a") == "n1"
+    await plane.add(pod("b"))
+    assert await plane.bound("b") == "n2"
+
+
+async def test_a_pod_that_does_not_fit_is_told_and_tried_again_when_something_changes(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=32)), pod("p", "c"))
+    assert await plane.refused("p", "cannot") == "0/2 nodes are available: 2 cannot allocate all claims."
+    await plane.change(slice_of("n1", [grouped("g", 32)]))
+    assert await plane.bound("p") == "n1"
+
+
+async def test_events_tell_of_refusal_and_of_success(plane) -> None:
+    await plane.add(pod("p"))
+    await plane.refused("p", "no nodes available to schedule pods")
+    await plane.add(node("n1"))
+    await plane.bound("p")
+
+    refused, scheduled = await plane.event("FailedScheduling"), await plane.event("Scheduled")
+    assert (refused["type"], refused["note"]) == ("Warning", "no nodes available to schedule pods")
+    assert (scheduled["type"], scheduled["note"]) == ("Normal", "Successfully assigned default/p to n1")
+
+
+async def test_a_refusal_names_what_is_missing(plane) -> None:
+    await plane.add(node("n1"), pod("p", "c"))
+    assert 'resourceclaim "c" not found' in await plane.refused("p")
+    await plane.add(claim("c", request()))
+    assert "device class dra.cpu does not exist" in await plane.refused("p", "class")
+    await plane.add(device_class())
+    await plane.refused("p", "cannot allocate")
+    await plane.add(slice_of("n1", [single(0)]))
+    assert await plane.bound("p") == "n1"
+
+
+async def test_a_device_that_is_released_goes_to_who_waits(plane) -> None:
+    await plane.add(device_class(), node("n1"), slice_of("n1", [single(0)]))
+    await plane.add(claim("a", request()), pod("first", "a"))
+    await plane.bound("first")
+    await plane.add(claim("b", request()), pod("second", "b"))
+    await plane.refused("second")
+    given = await plane.client.get(CLAIMS, "a", "default")
+    await plane.client.replace(CLAIMS, {**given, "status": {}}, "status")
+    assert await plane.bound("second") == "n1"
+
+
+async def test_pods_that_share_a_claim_run_on_its_node(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=12)), pod("a", "c"), pod("b", "c"))
+    assert await plane.bound("a") == await plane.bound("b") == "n2"
+    given = await plane.until(CLAIMS, "c", lambda one: len(one["status"].get("reservedFor", [])) == 2)
+    assert sorted(user["name"] for user in given["status"]["reservedFor"]) == ["a", "b"]
+
+
+async def test_several_claims_of_a_pod_are_all_given(plane) -> None:
+    await plane.add(*CLUSTER, claim("x", request(cpus=10)), claim("y", request(cpus=6)), pod("p", "x", "y"))
+    assert await plane.bound("p") == "n2"
+    for name in ("x", "y"):
+        assert devices_of(await plane.client.get(CLAIMS, name, "default")) == ["g"]
+
+
+async def test_many_pods_at_once_never_get_one_cpu_twice(plane) -> None:
+    await plane.add(device_class(), *(node(f"n{one}") for one in range(4)))
+    await plane.add(*(slice_of(f"n{one}", [single(number) for number in range(8)]) for one in range(4)))
+    names = [f"p{number}" for number in range(32)]
+    await asyncio.gather(*(plane.add(claim(name, request()), pod(name, name)) for name in names))
+    for name in names:
+        await plane.bound(name)
+    given = [
+        (result["pool"], result["device"])
+        for one in await plane.client.list(CLAIMS)
+        for result in one["status"]["allocation"]["devices"]["results"]
+    ]
+    assert len(set(given)) == len(given) == 32
+
+
+async def test_gated_and_foreign_pods_are_left_alone(plane) -> None:
+    await plane.add(
+        node("n1"),
+        pod("gated", schedulingGates=[{"name": "wait"}]),
+        pod("foreign", schedulerName="other"),
+        pod("ours"),
+    )
+    await plane.bound("ours")
+    for name in ("gated", "foreign"):
+        assert "nodeName" not in (await plane.client.get(PODS, name, "default"))["spec"]
+    await plane.client.patch(PODS, "gated", {"spec": {"schedulingGates": []}}, "default")
+    assert await plane.bound("gated") == "n1"
+
+
+async def test_a_claim_that_holds_its_only_pod_back_is_given_up(plane) -> None:
+    await plane.add(*CLUSTER, claim("c", request(cpus=4)), pod("p", "c", nodeSelector={"zone": "z"}))
+    await plane.refused("p", "affinity/selector")
+    waiting = await plane.client.get(PODS, "p", "default")
+    elsewhere = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
+    result = {
+        "request": "main",
+        "driver": "dra.cpu",
+        "pool": "n1",
+        "device": "g",
+        "shareID": waiting["metadata"]["uid"],
+    }
+    user = {"resource": "pods", "name": "p", "uid": waiting["metadata"]["uid"]}
+    status = {"allocation": {"devices": {"results": [result]}, "nodeSelector": elsewhere}, "reservedFor": [user]}
+    given = await plane.client.get(CLAIMS, "c", "default")
+    await plane.client.replace(CLAIMS, {**given, "status": status}, "status")
+    await plane.client.patch(NODES, "n2", {"metadata": {"labels": {"zone": "z"}}})
+    assert await plane.bound("p") == "n2"
+
+
+async def test_a_conflict_is_tried_again_with_what_stands_there_now() -> None:
+    async with control_plane(scheduler) as plane:
+        refusals = 0
+
+        async def refuse_twice(asked, proceed):
+            nonlocal refusals
+            if asked.verb == "update" and asked.plural == "resourceclaims" and refusals < 2:
+                refusals += 1
+                body = {"kind": "Status", "code": 409, "reason": "Conflict", "message": "somebody was faster"}
+                return web.json_response(body, status=409)
+            return await proceed()
+
+        plane.server.around = refuse_twice
+        await plane.add(*CLUSTER, claim("c", request(cpus=4)), pod("p", "c"))
+        await plane.bound("p")
+        assert refusals == 2
+
+
+async def test_a_write_whose_answer_is_lost_gives_nothing_away_twice() -> None:
+    async with control_plane(scheduler) as plane:
+        lost: list[str] = []
+
+        async def lose_the_first_answer(asked, proceed):
+            answer = await proceed()
+            if asked.verb == "update" and asked.subresource == "status" and not lost:
+                lost.append(asked.name)
+                body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "lost"}
+                return web.json_response(body, status=500)
+            return answer
+
+        await plane.add(device_class(), node("n1"), slice_of("n1", [single(0), single(1)]))
+        plane.server.around = lose_the_first_answer
+        await plane.add(claim("a", request()), pod("a", "a"), claim("b", request()), pod("b", "b"))
+        await plane.bound("a")
+        await plane.bound("b")
+        given = [devices_of(one) for one in await plane.client.list(CLAIMS)]
+        assert sorted(given) == [["cpudev000"], ["cpudev001"]]
+        assert lost
+
+
+async def test_a_server_that_fails_for_a_while_is_waited_for() -> None:
+    async with control_plane() as plane:
+        failures, survived = 12, asyncio.Event()
+
+        async def fail_at_first(asked, proceed):
+            nonlocal failures
+            if failures and asked.verb in {"list", "watch"}:
+                failures -= 1
+                body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "not now"}
+                return web.json_response(body, status=500)
+            if not failures:
+                survived.set()
+            return await proceed()
+
+        await plane.add(*CLUSTER, claim("c", request(cpus=4)), pod("p", "c"))
+        plane.server.around = fail_at_first
+        async with background(Scheduler(plane.client).run()):
+            await survived.wait()
+            assert await plane.bound("p") == "n1"
+
+
+async def test_a_pod_is_placed_though_its_events_are_lost() -> None:
+    async with control_plane(scheduler) as plane:
+
+        async def lose_events(asked, proceed):
+            if asked.plural == "events":
+                body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "the namespace is leaving"}
+                return web.json_response(body, status=403)
+            return await proceed()
+
+        plane.server.around = lose_events
+        await plane.add(pod("p"))
+        await plane.refused("p")
+        await plane.add(node("n1"))
+        assert await plane.bound("p") == "n1"
+
+
+async def test_an_expression_that_fails_is_told_to_the_pod_and_holds_up_no_other(plane) -> None:
+    failing = request(cpus=1, cel='device.attributes["dra.cpu"].absent == 1')
+    await plane.add(*CLUSTER, claim("c", failing), pod("p", "c"))
+    assert 'Key not found in map : "absent"' in await plane.refused("p")
+    await plane.add(pod("other"))
+    await plane.bound("other")
+
+
+async def test_a_claim_that_a_pod_names_twice_is_given_once() -> None:
+    async with control_plane(scheduler) as plane:
+        writes = []
+
+        async def count(asked, proceed):
+            if asked.plural == "resourceclaims" and asked.subresource == "status":
+                writes.append(asked.name)
+            return await proceed()
+
+        twice = pod("p", "c")
+        twice["spec"]["resourceClaims"].append({"name": "again", "resourceClaimName": "c"})
+        plane.server.around = count
+        await plane.add(*CLUSTER, claim("c", request(cpus=4)), twice)
+        await plane.bound("p")
+        assert writes == ["c"]

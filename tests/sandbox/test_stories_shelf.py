@@ -1,0 +1,75 @@
+"""Stories are found by name or by file; a file that is none is told in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from dracpu_sandbox.machines.presets import LAB, TINY
+from dracpu_sandbox.stories import shelf
+
+WHOLE = '''"""One sentence. And more."""
+MACHINES = ("lab", "tiny")
+async def play(story):
+    pass
+'''
+
+
+@pytest.mark.parametrize("name", shelf.NAMES)
+def test_every_story_is_found_and_has_a_title(name: str) -> None:
+    scenario = shelf.find(name)
+    assert scenario.name == name
+    assert shelf.titles()[name] == scenario.title != ""
+
+
+def test_a_story_of_ones_own_is_found_by_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(WHOLE + "NODES = 2\n")
+    scenario = shelf.find(str(file))
+    assert (scenario.name, scenario.title) == ("mine", "One sentence. And more.")
+    assert scenario.cluster() == {"node-1": LAB, "node-2": TINY}
+    assert scenario.cluster(3) == {"node-1": LAB, "node-2": TINY, "node-3": LAB}
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("async def play(story:\n", "mine.py, line 1: SyntaxError: '(' was never closed"),
+        ("\n\nawait story\n", "mine.py, line 3: SyntaxError: 'await' outside function"),
+        (
+            "import nothing_of_that_name\n",
+            "mine.py, line 1: ModuleNotFoundError: No module named 'nothing_of_that_name'",
+        ),
+        ("", "mine.py is not a story: it needs a function `async def play(story)`"),
+        ("def play(story): pass\n", "mine.py is not a story: it needs a function `async def play(story)`"),
+        (WHOLE + "MACHINES = 'lab'\n", "mine.py: MACHINES is a tuple, such as ('lab',), not 'lab'"),
+        (WHOLE + "MACHINES = ()\n", "mine.py: MACHINES is empty"),
+        (WHOLE + "MACHINES = ('cray',)\n", "there is no machine and no file cray"),
+        (WHOLE + "AGENT = 'thread'\n", 'mine.py: AGENT is "task" or "process", not "thread"'),
+        (WHOLE + "NODES = 0\n", "mine.py: NODES is 1 or more, not 0"),
+    ],
+    ids=["syntax", "await", "import", "empty", "not async", "no tuple", "no machine", "machine", "agent", "nodes"],
+)
+def test_a_half_written_story_is_one_clear_line(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    with pytest.raises(shelf.ScenarioError if "machine and" not in message else Exception) as caught:
+        shelf.find(str(file))
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_number_of_nodes_is_the_storys_unless_it_says_otherwise() -> None:
+    assert len(shelf.find("fleet").cluster(3)) == 3
+    with pytest.raises(shelf.ScenarioError, match=r"exhausted plays on 1 node\(s\): only a story that sets NODES"):
+        shelf.find("exhausted").cluster(3)
+
+
+def test_an_unknown_name_names_the_known_ones() -> None:
+    with pytest.raises(shelf.ScenarioError, match='no story "quick"; there are: quickstart, switch-mode-live'):
+        shelf.find("quick")
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(shelf.ScenarioError, match="there is no file ./missing.py"):
+        shelf.find("./missing.py")

@@ -1,0 +1,135 @@
+"""The drawing of a node, as the text that remains without colours."""
+
+import pytest
+from cpu_nodes import cpu_node
+from hypothesis import given
+from hypothesis import strategies as st
+from random_machines import machines
+
+from dracpu_agent.topology.layout import layout
+from dracpu_agent.topology.model import Topology
+from dracpu_api.cpuset import CpuSet
+from dracpu_sandbox.machines.presets import EPYC, HYBRID, LAB, PRESETS, XEON
+from dracpu_sandbox.view.drawing import draw
+from dracpu_sandbox.view.marks import uses_of
+
+WIDE = 120
+
+
+def text(node: dict[str, object], width: int = WIDE) -> str:
+    return "\n".join(line.plain.rstrip() for line in draw(node, width))
+
+
+def test_sockets_stand_beside_each_other_core_by_core() -> None:
+    assert text(cpu_node(LAB, {"web": "2-3", "db": "6"})) == (
+        "node-1  grouped by numanode  Ready  8 CPUs: 2 reserved, 3 held by 2 claims, 3 shared\n"
+        "┌ socket 0 ───────┐ ┌ socket 1 ───────┐\n"
+        "│ NUMA 0  [## CC] │ │ NUMA 1  [·· G·] │\n"
+        "└─────────────────┘ └─────────────────┘\n"
+        "C default/web 2-3  G default/db 6"
+    )
+
+
+def test_numa_nodes_are_lines_and_l3_caches_are_brackets() -> None:
+    assert "\n".join(text(cpu_node(EPYC, {"web": "1-4,33-36"})).splitlines()[1:]) == (
+        "┌ socket 0 ───────────────────────────┐\n"
+        "│ NUMA 0  [## CC CC CC] [CC ·· ·· ··] │\n"
+        "│ NUMA 1  [·· ·· ·· ··] [·· ·· ·· ··] │\n"
+        "│ NUMA 2  [·· ·· ·· ··] [·· ·· ·· ··] │\n"
+        "│ NUMA 3  [·· ·· ·· ··] [·· ·· ·· ··] │\n"
+        "└─────────────────────────────────────┘\n"
+        "C default/web 1-4,33-36"
+    )
+
+
+def test_types_of_cores_are_named_and_cores_without_l3_cache_have_no_brackets() -> None:
+    assert "NUMA 0  lp-e-core · · [p-core ## ·· ·· ·· ·· ·· e-core · · · · · · · ·]" in text(cpu_node(HYBRID))
+
+
+def test_a_narrow_terminal_gets_sockets_below_each_other_and_cores_in_several_lines() -> None:
+    assert text(cpu_node(XEON, {"web": "1,33"}), 30) == (
+        "node-1  grouped by numanode\n"
+        "Ready\n"
+        "64 CPUs: 2 reserved, 2 held b…\n"
+        "┌ socket 0 ───────────────┐\n"
+        "│ NUMA 0  [## CC ·· ·· ·· │\n"
+        "│          ·· ·· ··]      │\n"
+        "│ NUMA 1  [·· ·· ·· ·· ·· │\n"
+        "│          ·· ·· ··]      │\n"
+        "└─────────────────────────┘\n"
+        "┌ socket 1 ───────────────┐\n"
+        "│ NUMA 2  [·· ·· ·· ·· ·· │\n"
+        "│          ·· ·· ··]      │\n"
+        "│ NUMA 3  [·· ·· ·· ·· ·· │\n"
+        "│          ·· ·· ··]      │\n"
+        "└─────────────────────────┘\n"
+        "C default/web 1,33"
+    )
+
+
+@pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
+@pytest.mark.parametrize("width", [24, 80, 200])
+def test_no_line_is_wider_than_the_terminal(machine, width) -> None:
+    assert all(line.cell_len <= width for line in draw(cpu_node(machine, {"a-claim-with-a-long-name": "1-3"}), width))
+
+
+@given(topology=machines(), width=st.integers(24, 160))
+def test_every_cpu_of_any_machine_is_drawn_once(topology: Topology, width: int) -> None:
+    status = {"topology": {"layout": layout(topology)}, "cpus": {"shared": str(topology.online)}}
+    drawn = draw({"metadata": {"name": "n"}, "status": status}, width)
+    assert sum(line.plain.count("·") for line in drawn) == len(topology.online)
+
+
+@given(
+    free=st.sets(st.integers(1, 31)),
+    split=st.lists(st.integers(1, 31), max_size=4, unique=True),
+    held=st.integers(1, 31),
+)
+def test_a_claim_keeps_its_mark_while_others_come_and_go(free: set[int], split: list[int], held: int) -> None:
+    others = {f"other-{cpu}": str(cpu) for cpu in split if cpu != held}
+    before = draw(cpu_node(XEON, {"mine": str(held)}), WIDE)
+    after = draw(cpu_node(XEON, {"mine": str(held)} | others, held=CpuSet(free - set(split) - {held})), WIDE)
+
+    def marks(lines):
+        return {
+            (str(span.style), line.plain[span.start : span.end])
+            for line in lines
+            for span in line.spans
+            if "default/mine" in line.plain[span.end : span.end + 14]
+        }
+
+    assert marks(before) == marks(after)
+    assert marks(before)
+
+
+def test_a_cpu_that_was_reserved_later_is_drawn_as_the_claims() -> None:
+    node = cpu_node(LAB, {"web": "2-3"}, reserved=CpuSet.parse("0-3"))
+    assert "[## CC]" in text(node)
+
+
+def test_held_cpus_of_claims_that_are_not_listed_are_marked() -> None:
+    node = cpu_node(LAB, {"web": "2-3"}, held=CpuSet.parse("4-5"), claimsTotal=2)
+    assert "[!! ··]" in text(node)
+    assert "C default/web 2-3  and 1 claim more" in text(node)
+
+
+def test_on_the_largest_machine_character_and_colour_tell_every_claim_apart() -> None:
+    claims = {f"claim-{cpu}": str(cpu) for cpu in range(512)}
+    order = range(512)
+    listed = [{"namespace": "default", "name": name, "cpus": cpus} for name, cpus in claims.items()]
+    assert len({claim.mark for claim in uses_of({"claims": listed}, order).claims}) == 512
+
+
+def test_what_is_wrong_is_told_in_the_agents_words() -> None:
+    condition = {"type": "RuntimeConnected", "status": "False", "reason": "Disconnected", "message": "NRI is off"}
+    assert "RuntimeConnected: NRI is off" in text(cpu_node(LAB, conditions=[condition]))
+
+
+def test_a_node_whose_agent_has_said_nothing_yet_is_named() -> None:
+    assert text({"metadata": {"name": "node-1"}}) == "node-1  Pending  no CPUs reported yet"
+
+
+def test_a_status_that_cannot_be_read_does_not_stop_the_view() -> None:
+    node = cpu_node(LAB)
+    node["status"]["cpus"]["shared"] = "everything"
+    assert 'its status cannot be read: "everything"' in text(node)

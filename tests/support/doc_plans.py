@@ -1,0 +1,118 @@
+"""The examples of docs/user/which-cpus.md: commands, what they print, and the drawing of what is given.
+
+Run as a program it writes the answers into the page: `python tests/support/doc_plans.py`.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from dracpu_agent.devices.publish import resolve
+from dracpu_agent.options import parser
+from dracpu_agent.topology.export import to_json
+from dracpu_agent.topology.model import Topology
+from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.presets import EPYC
+from dracpu_sandbox.machines.tree import directory, write_tree
+
+PAGE: Final = Path(__file__).parents[2] / "docs/user/which-cpus.md"
+_BLOCK: Final = re.compile(r"^```(console|topology|cases)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of the page, and the commands in it."""
+
+    kind: str
+    text: str
+
+    @property
+    def commands(self) -> list[str]:
+        """What a reader types, or writes into a file of cases."""
+        return [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith(("$ ", '{"id": '))]
+
+    def __str__(self) -> str:
+        return self.commands[0]
+
+
+def blocks() -> list[Block]:
+    """All that the page shows."""
+    return [Block(*found) for found in _BLOCK.findall(PAGE.read_text())]
+
+
+def as_run(block: Block) -> str:
+    """The block with what its commands really print."""
+    if block.kind == "cases":
+        answers = _plan(["dracpu-agent", "plan"], "\n".join(block.commands))
+        return "".join(f"{case}\n    {answer}\n" for case, answer in zip(block.commands, answers, strict=True))
+    return "".join("\n".join(_run(block.kind, command)) + "\n" for command in block.commands)
+
+
+def _run(kind: str, command: str) -> Iterator[str]:
+    yield f"$ {command}"
+    words = command.split()
+    if kind == "topology":
+        with directory() as root:
+            sysfs, procfs = write_tree(EPYC, root)
+            yield from _printed([*words, "--sysfs-root", str(sysfs), "--procfs-root", str(procfs)])
+        return
+    (line,) = _plan(words)
+    yield line
+    answer = json.loads(line)
+    if "cpus" in answer:
+        yield from _drawing(topology_of(EPYC), words, CpuSet.parse(answer["cpus"]))
+
+
+def _plan(words: list[str], cases: str = "") -> list[str]:
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "machine.json")
+        file.write_text(to_json(topology_of(EPYC)))
+        return _printed([*words, "--topology", str(file)], cases)
+
+
+def _printed(words: list[str], cases: str = "") -> list[str]:
+    asked = [sys.executable, "-m", "dracpu_agent", *words[1:]]
+    run = subprocess.run(asked, input=cases, capture_output=True, check=False, text=True, timeout=30)
+    if run.stderr:
+        raise RuntimeError(f"{' '.join(words)}: {run.stderr}")
+    return run.stdout.rstrip().splitlines()
+
+
+def _drawing(topology: Topology, words: list[str], chosen: CpuSet) -> Iterator[str]:
+    """The device, a row for each NUMA node, a pair of signs for each core."""
+    asked = parser({}).parse_args(words[1:])
+    device = resolve(topology, asked.device) or EMPTY
+    reserved = CpuSet.parse(asked.reserved)
+    available = topology.online if asked.available is None else CpuSet.parse(asked.available)
+
+    def sign(cpu: int) -> str:
+        if cpu in chosen:
+            return "#"
+        if cpu in reserved:
+            return "R"
+        return "." if cpu in available else "x"
+
+    for node, cpus in topology.numa_nodes.items():
+        groups = [(name, group & cpus & device) for name, group in topology.l3_groups.items()]
+        parts = [
+            f"L3 {name}  {' '.join(''.join(map(sign, core)) for core in topology.cores.values() if core <= group)}"
+            for name, group in groups
+            if group
+        ]
+        if parts:
+            yield f"    NUMA node {node}   {'   '.join(parts)}"
+
+
+def _rewritten() -> str:
+    return _BLOCK.sub(lambda found: f"```{found[1]}\n{as_run(Block(found[1], found[2]))}```", PAGE.read_text())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(_rewritten())

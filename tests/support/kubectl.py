@@ -1,0 +1,68 @@
+"""An ordinary kubectl, where the machine has one."""
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from dracpu_sandbox.apiserver.server import ApiServer
+
+_CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+PROGRAM: Final = shutil.which("kubectl") or shutil.which(_CACHE / "dra-cpu-operator" / "lab" / "bin" / "kubectl")
+MISSING: Final = "there is no kubectl in PATH, and none of the lab's"
+_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The words of each line."""
+        return [line.split() for line in self.out.splitlines()]
+
+
+class Kubectl:
+    """Runs kubectl against a server, with files of its own."""
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        self._folder = folder
+        self._kubeconfig = folder / "kubeconfig"
+        self._kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
+
+    async def __call__(self, *words: str, text: str = "", **environment: str) -> str:
+        """What a command prints that must succeed."""
+        printed = await self.run(*words, text=text, **environment)
+        assert printed.code == 0, printed
+        return printed.out
+
+    async def run(self, *words: str, text: str = "", **environment: str) -> Printed:
+        """A command, however it ends; `text` is what it reads."""
+        process = await self.start(*words, **environment)
+        async with asyncio.timeout(_SECONDS):
+            out, err = await process.communicate(text.encode())
+        assert process.returncode is not None
+        return Printed(process.returncode, out.decode(), err.decode())
+
+    async def start(self, *words: str, **environment: str) -> asyncio.subprocess.Process:
+        """A command that goes on."""
+        assert PROGRAM is not None, MISSING
+        return await asyncio.create_subprocess_exec(
+            PROGRAM,
+            f"--kubeconfig={self._kubeconfig}",
+            f"--cache-dir={self._folder / 'cache'}",
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"HOME": str(self._folder), "PATH": os.environ["PATH"], **environment},
+        )

@@ -1,0 +1,31 @@
+"""Objects with every sort of field that is merged differently, and the shape that says how."""
+
+from hypothesis import strategies as st
+
+from dracpu_sandbox.apiserver.fieldsets import Shape
+from dracpu_sandbox.apiserver.kinds.model import ATOMIC, ListType
+
+LISTS: dict[tuple[str, ...], ListType] = {
+    ("spec", "parts"): ListType("map", ("name",)),
+    ("spec", "tags"): ListType("set"),
+}
+SHAPE = Shape(lambda names: LISTS.get(names, ATOMIC), frozenset({("spec", "whole")}), status_apart=True)
+
+TEXTS = st.sampled_from("xyz")
+PARTS = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from("abc")}, optional={"use": TEXTS, "make": TEXTS}),
+    unique_by=lambda part: part["name"],
+    min_size=1,  # an empty list of items is no field, and who says it owns nothing of it
+)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "color": TEXTS,
+        "nested": st.dictionaries(TEXTS, TEXTS),
+        "parts": PARTS,
+        "tags": st.lists(TEXTS, unique=True, min_size=1),
+        "lines": st.lists(TEXTS),
+        "whole": st.dictionaries(TEXTS, TEXTS),
+    },
+)
+OBJECTS = st.fixed_dictionaries({}, optional={"spec": SPECS, "labels": st.dictionaries(TEXTS, TEXTS)})

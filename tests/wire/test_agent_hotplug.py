@@ -1,0 +1,260 @@
+"""CPUs that go offline and come back under a running agent, as kubelet, runtime and API server see it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from fake_kubelet import FakeKubelet
+from nodes import claim_object, ref, share, spec, uid, whole
+from running_operator import kubeconfig
+from whole_agent import whole_node
+
+from dracpu_agent import app
+from dracpu_agent.hotplug import Hotplug
+from dracpu_agent.topology.model import Topology, TopologyError
+from dracpu_agent.topology.sysfs import read
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import Mode
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.presets import LAB
+from dracpu_sandbox.machines.tree import directory, write_tree
+
+NUMA1 = "cpudevnuma001"
+
+
+class Computer:
+    """A machine's /sys and /proc, which can be told to show something else from one moment to the next."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._shown = 0
+        self.tree = (root / "now/sys", root / "now/proc")
+        self.show()
+
+    def show(self, offline: str = "", undescribed: str = "") -> None:
+        self._shown += 1
+        state = self._root / str(self._shown)
+        write_tree(replace(LAB, offline=CpuSet.parse(offline), undescribed=CpuSet.parse(undescribed)), state)
+        (self._root / "next").symlink_to(state)
+        (self._root / "next").rename(self._root / "now")
+
+    def hide(self) -> None:
+        (self._root / "now").unlink()
+
+
+@contextmanager
+def computer() -> Iterator[Computer]:
+    with directory() as root:
+        yield Computer(root)
+
+
+async def test_a_claim_whose_cpus_go_offline_is_told_of_everywhere_and_kept():
+    with computer() as machine:
+        async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
+            node.claim(claim_object(1, [share(NUMA1, 2)]))
+            await node.kubelet.prepare_one(ref(1))
+            shared = await node.runtime.create_container(node.pod(), "shared")
+            pinned = await node.runtime.create_container(
+                node.pod(), "pinned", cdi_devices=[f"dra.k8s.io/cpu=claim-{uid(1)}"]
+            )
+            assert (node.runtime.cpuset_of(pinned), node.runtime.cpuset_of(shared)) == ("4-5", "2-3,6-7")
+            health = node.kubelet.watch_health()
+            assert {one.device.device_name: one.health for one in await anext(health)}[NUMA1] == 1
+
+            machine.show(offline="4,7")
+            node.read_machine_again()
+            await node.runtime.until(lambda: node.runtime.cpuset_of(pinned) == "5")
+            await node.runtime.until(lambda: node.runtime.cpuset_of(shared) == "2-3,6")
+            await node.api.until(lambda: node.devices()[NUMA1].get("taints"))
+            device = node.devices()[NUMA1]
+            assert [(taint["key"], taint["effect"]) for taint in device["taints"]] == [("dra.cpu/offline", "None")]
+            assert device["capacity"]["dra.cpu/cpu"]["value"] == "2"
+            sick = next(one for one in await anext(health) if one.device.device_name == NUMA1)
+            assert (sick.health, "CPU 4" in sick.message) == (2, True)
+            await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "CPUsOffline")
+            assert "default/claim-1 (4)" in node.condition("StateHealthy")["message"]
+            await node.api.until(lambda: node.status["topology"]["counts"]["cpus"] == 6)
+            assert node.status["claims"][0]["cpus"] == "4-5"
+            await node.api.until(lambda: node.api.all("events"))
+            assert [event["reason"] for event in node.api.all("events")] == ["CPUsOffline"]
+            assert [one.device for one in await node.kubelet.prepare_one(ref(1))] == [NUMA1]
+
+            machine.show()
+            node.read_machine_again()
+            await node.runtime.until(lambda: node.runtime.cpuset_of(pinned) == "4-5")
+            await node.api.until(lambda: "taints" not in node.devices()[NUMA1])
+            await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "Healthy")
+            await health.aclose()
+
+
+async def test_an_agent_that_starts_while_a_claims_cpu_is_offline_keeps_the_claim():
+    with computer() as machine:
+        async with whole_node(spec(Mode.INDIVIDUAL), read(*machine.tree), machine.tree) as node:
+            node.claim(claim_object(1, [whole(5)]))
+            await node.kubelet.prepare_one(ref(1))
+            await node.stop_agent()
+            machine.show(offline="5")
+            node.topology = read(*machine.tree)
+            await node.start_agent()
+            await node.api.until(lambda: node.devices()["cpudev005"].get("taints"))
+            await node.ready()
+            await node.kubelet.prepare_one(ref(1))
+            assert node.condition("StateHealthy")["reason"] == "CPUsOffline"
+
+
+async def test_a_machine_that_cannot_be_read_stays_what_it_was():
+    with computer() as machine:
+        async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
+            machine.hide()
+            node.read_machine_again()
+            await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "MachineUnreadable")
+            assert node.condition("StateHealthy")["status"] == "True"
+            assert node.devices()[NUMA1]["capacity"]["dra.cpu/cpu"]["value"] == "4"
+            machine.show(offline="7")
+            node.read_machine_again()
+            await node.api.until(lambda: node.devices()[NUMA1]["capacity"]["dra.cpu/cpu"]["value"] == "3")
+            await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "Healthy")
+
+
+async def test_a_cpu_that_the_kernel_does_not_describe_stands_in_the_status():
+    with computer() as machine:
+        machine.show(undescribed="7")
+        async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
+            await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "CPUsIncomplete")
+            assert "CPU 7 (sysfs has no topology/core_cpus_list" in node.condition("StateHealthy")["message"]
+            assert node.devices()[NUMA1]["capacity"]["dra.cpu/cpu"]["value"] == "3"
+
+
+async def test_the_signal_that_means_read_again_reads_the_machine_again():
+    with computer() as machine:
+        async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
+            await node.stop_agent()
+            (node.root / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(node.api.url)))
+            running = asyncio.create_task(app.run(replace(node.options, kubeconfig=node.root / "kubeconfig")))
+            async with FakeKubelet(node.root) as kubelet:
+                await kubelet.register("dra.cpu")
+                machine.show(offline="6-7")
+                os.kill(os.getpid(), signal.SIGHUP)
+                await node.api.until(lambda: node.devices()[NUMA1]["capacity"]["dra.cpu/cpu"]["value"] == "2")
+            os.kill(os.getpid(), signal.SIGTERM)
+            await running
+
+
+# ---- the watch alone
+
+
+class Told:
+    """A machine as a list of what it shows, one after the other, the last one for ever."""
+
+    def __init__(self, *shown: Topology | None) -> None:
+        self._shown = list(shown)
+        self.reads = 0
+        self.topologies: list[Topology] = []
+        self.problems: list[str] = []
+        self.told = asyncio.Event()
+
+    def online(self) -> CpuSet:
+        return self._now().online | CpuSet(self._now().incomplete)
+
+    def topology(self) -> Topology:
+        self.reads += 1
+        shown = self._now()
+        if len(self._shown) > 1:
+            del self._shown[0]
+        return shown
+
+    def _now(self) -> Topology:
+        shown = self._shown[0]
+        if shown is None:
+            del self._shown[0]
+            raise TopologyError("/sys is gone")
+        return shown
+
+    def replugged(self, topology: Topology) -> None:
+        self.topologies.append(topology)
+        self.told.set()
+
+    def failed(self, problem: str) -> None:
+        self.problems.append(problem)
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.topologies) < count:
+                self.told.clear()
+                await self.told.wait()
+
+
+def lab(offline: str = "", undescribed: str = "") -> Topology:
+    return topology_of(replace(LAB, offline=CpuSet.parse(offline), undescribed=CpuSet.parse(undescribed)))
+
+
+@contextmanager
+def watching(told: Told, start: Topology, poll_seconds: float = 0.001) -> Iterator[Hotplug]:
+    watch = Hotplug(told, start, told.replugged, told.failed, poll_seconds, again_seconds=0.001)
+    running = asyncio.create_task(watch.run())
+    try:
+        yield watch
+    finally:
+        running.cancel()
+
+
+async def test_other_cpus_are_noticed_without_being_asked():
+    told = Told(lab(offline="4"), lab(offline="5"))
+    with watching(told, lab()):
+        await told.until(2)
+    assert told.topologies == [lab(offline="4"), lab(offline="5")]
+    assert told.problems == []
+
+
+async def test_a_cpu_that_is_half_way_is_looked_at_again_until_it_has_arrived():
+    told = Told(lab(undescribed="4"), lab(undescribed="4"), lab(undescribed="4"), lab())
+    with watching(told, lab(offline="4")):
+        await told.until(2)
+    assert told.topologies == [lab(undescribed="4"), lab()]
+    assert told.reads == 4
+
+
+async def test_what_was_read_while_it_changed_is_read_once_more():
+    early = lab(offline="4")
+    early = replace(early, cpus=tuple(replace(cpu, l3=-1) if cpu.id == 5 else cpu for cpu in early.cpus))
+    told = Told(early, lab(offline="4"), lab(offline="4"))
+    with watching(told, lab(offline="4-5"), poll_seconds=0.001):
+        await told.until(2)
+    assert told.topologies == [early, lab(offline="4")]
+
+
+async def test_a_machine_that_could_not_be_read_when_asked_is_no_better_because_its_cpus_are_online():
+    class Half(Told):
+        def online(self) -> CpuSet:
+            return lab().online
+
+    told = Half(None, replace(lab(), isolated=CpuSet((1,))))
+    with watching(told, lab()) as watch:
+        watch.read_again()
+        await told.until(1)
+    assert told.problems[0] == "/sys is gone"
+
+
+async def test_a_machine_that_cannot_be_read_is_told_of_once_each_time():
+    told = Told(None, None, None, lab(offline="4"), None, lab())
+    with watching(told, lab()):
+        await told.until(2)
+    assert told.topologies == [lab(offline="4"), lab()]
+    assert told.problems == ["/sys is gone", "", "/sys is gone", ""]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_who_asks_gets_a_reading_and_news_only_when_there_are_some(times):
+    told = Told(lab(), *[lab()] * (times - 1), replace(lab(), isolated=CpuSet((1,))))
+    with watching(told, lab(), poll_seconds=3600) as watch:
+        async with asyncio.timeout(10):
+            while not told.topologies:
+                watch.read_again()
+                await asyncio.sleep(0)
+    assert [topology.isolated for topology in told.topologies] == [CpuSet((1,))]

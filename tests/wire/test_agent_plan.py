@@ -1,0 +1,226 @@
+"""`dracpu-agent plan` as other programs and people run it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+import vectors
+from dracpu_agent.topology.export import to_json
+from dracpu_sandbox.machines.answer import topology_of
+from dracpu_sandbox.machines.presets import LAB
+from dracpu_sandbox.machines.tree import directory, write_tree
+
+TOPOLOGIES = vectors.VECTORS / "topologies.json"
+Run: TypeAlias = "subprocess.CompletedProcess[str]"
+
+
+def plan(*arguments: str | Path, cases: str = "") -> Run:
+    words = [sys.executable, "-m", "dracpu_agent", "plan", *map(str, arguments)]
+    return subprocess.run(words, input=cases, capture_output=True, check=False, text=True, timeout=30)
+
+
+def answers(run: Run) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def one_line(run: Run) -> str:
+    (line,) = run.stderr.splitlines()
+    return line
+
+
+@pytest.fixture
+def lab_file(tmp_path):
+    """Two sockets with two cores of two threads each, as `topology -o json` prints them."""
+    file = tmp_path / "lab.json"
+    file.write_text(to_json(topology_of(LAB)))
+    return file
+
+
+def test_cases_are_answered_one_by_one_in_their_order():
+    lines = (vectors.VECTORS / "bench.jsonl").read_text()
+    run = plan("--topology", TOPOLOGIES, cases=lines)
+    assert run.returncode == 0
+    assert run.stderr == ""
+    assert answers(run) == [{"id": case.id, "cpus": str(case.cpus)} for case in vectors.bench()]
+
+
+def test_a_refusal_is_an_answer_and_no_failure(lab_file):
+    run = plan("--topology", lab_file, cases='{"id": 1, "num": 3, "available": "0-1"}\n{"id": 2, "num": 1}\n')
+    assert run.returncode == 0
+    assert answers(run) == [{"id": 1, "error": "3 CPUs asked for, 2 free: 0-1"}, {"id": 2, "cpus": "0"}]
+
+
+def test_nanoseconds_stand_in_each_answer_where_they_are_asked_for(lab_file):
+    cases = '{"id": 1, "num": 2}\n{"id": 2, "num": 9}\n'
+    timed = answers(plan("--topology", lab_file, "--bench", "3", cases=cases))
+    assert [sorted(answer) for answer in timed] == [["cpus", "id", "ns"], ["error", "id", "ns"]]
+    assert all(answer["ns"] > 0 for answer in timed)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cpus"),
+    [
+        ({}, "0-1"),
+        ({"available": "1-9,300"}, "2-3"),  # not all of these exist
+        ({"available": "1-7", "strategy": "spread"}, "1-2"),
+        ({"mode": "numa-distributed"}, "0-1"),
+        ({"mode": "numa-distributed", "num": 6, "group_size": 2}, "0-5"),
+        ({"mode": "numa-packed", "group_size": 0}, "0-1"),  # means nothing when packed
+        ({"num": 0}, ""),
+        ({"num": -1}, ""),
+        ({"topology": "of any name", "kind": "unknown fields say something to others"}, "0-1"),
+    ],
+)
+def test_what_a_case_leaves_out_has_a_default(lab_file, fields, cpus):
+    run = plan("--topology", lab_file, cases=json.dumps({"id": "a", "num": 2} | fields))
+    assert answers(run) == [{"id": "a", "cpus": cpus}]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nonsense", "line 2: not JSON"),
+        ("[" * 100_000, "line 2: not JSON"),
+        ("[1]", "line 2: a case must be a JSON object"),
+        ("{}", "line 2: num is missing"),
+        ('{"num": "2"}', "line 2: num must be a whole number, got '2'"),
+        ('{"num": 2.0}', "line 2: num must be a whole number, got 2.0"),
+        ('{"num": true}', "line 2: num must be a whole number, got True"),
+        ('{"num": 2, "mode": "packed"}', "line 2: mode must be numa-packed or numa-distributed, got 'packed'"),
+        ('{"num": 2, "strategy": ["spread"]}', "line 2: strategy must be packed or spread, got ['spread']"),
+        ('{"num": 2, "prefer_uncore": 1}', "line 2: prefer_uncore must be true or false, got 1"),
+        ('{"num": 2, "available": "3-1"}', 'line 2: available: "3-1" is reversed: write "1-3"'),
+        ('{"num": 2, "available": 7}', 'line 2: available must be a text like "0-3,8", got 7'),
+        ('{"num": 2, "mode": "numa-distributed", "group_size": 0}', "line 2: group_size must be at least 1, got 0"),
+    ],
+)
+def test_a_broken_line_has_an_answer_that_says_so_and_the_others_are_answered(lab_file, line, message):
+    run = plan("--topology", lab_file, cases=f'{{"id": 1, "num": 1}}\n{line}\n\n{{"id": 4, "num": 1}}')
+    first, broken, last = answers(run)
+    assert (first, last) == ({"id": 1, "cpus": "0"}, {"id": 4, "cpus": "0"})
+    assert broken["error"].startswith(message)
+    assert run.returncode == 1
+    assert one_line(run) == (
+        "dracpu-agent: 1 of the lines could not be understood, the first is line 2; their answers say why"
+    )
+
+
+def test_a_case_has_to_name_one_of_several_machines():
+    (answer,) = answers(plan("--topology", TOPOLOGIES, cases='{"id": 1, "num": 1}'))
+    assert answer["error"].startswith("line 1: no topology is named; known are uma-4c, ")
+    (answer,) = answers(plan("--topology", TOPOLOGIES, cases='{"id": 1, "num": 1, "topology": "mine"}'))
+    assert answer["error"].startswith("line 1: topology 'mine' is not known; known are uma-4c, ")
+
+
+def test_a_single_question_is_answered_for_this_machine():
+    with directory() as root:
+        sysfs, procfs = write_tree(LAB, root)
+        run = plan("--cpus", "3", "--available", "0-6", "--sysfs-root", sysfs, "--procfs-root", procfs)
+    assert run.returncode == 0
+    assert answers(run) == [{"cpus": "4-6"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "cpus"),
+    [
+        ("--cpus 2", "0-1"),
+        ("--cpus 2 --reserved 0", "4-5"),
+        ("--cpus 2 --available 1-7 --device cpudevsocket001", "4-5"),
+        ("--cpus 2 --available 1,3,4-7 --device cpudevnuma000", "1,3"),
+        ("--cpus 2 --available 1,3 --no-prefer-uncore", "1,3"),
+        ("--cpus 4 --available 0-3,6-7 --strategy distributed --device cpudevmachine", "0-3"),
+        ("--cpus 6 --strategy distributed --full-cores", "0-5"),
+        ("--cpus 2 --available 1-7 --cpuset 3-4", "3-4"),
+        ("--cpus 1 --device cpudev005", "5"),
+    ],
+)
+def test_a_single_question_is_asked_in_the_terms_of_the_settings(lab_file, options, cpus):
+    run = plan("--topology", lab_file, *options.split())
+    assert answers(run) == [{"cpus": cpus}]
+    assert run.returncode == 0
+
+
+def test_a_single_question_about_one_of_several_machines():
+    asked = ("--topology", TOPOLOGIES, "--cpus", "1")
+    assert answers(plan(*asked, "--machine", "single-cpu")) == [{"cpus": "0"}]
+    assert "no topology is named" in one_line(plan(*asked))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--cpus 9", "9 CPUs asked for, 8 free: 0-7"),
+        ("--cpus 3 --full-cores", "3 CPUs in whole cores asked for; whole free cores: 4 with 2 CPUs"),
+        ("--cpus 0", "0 CPUs asked for: ask for a whole number, at least 1"),
+        ("--cpus 2 --cpuset 0-1 --reserved 1", "1 of the cpuset 0-1 is reserved for the system"),
+    ],
+)
+def test_a_refused_single_question_says_why_and_fails(lab_file, options, message):
+    run = plan("--topology", lab_file, *options.split())
+    assert run.returncode == 1
+    assert run.stderr == ""
+    (answer,) = answers(run)
+    assert message in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--cpus 1 --device cpudevnuma009", "this machine has no device cpudevnuma009"),
+        ("--available 0-3", "--available, --reserved, --cpuset and --machine go with --cpus; cases say it all"),
+        ("--cpus 1 --available x", '--available: "x" is not a cpuset'),
+        ("--cpus 1 --reserved 3-1", '--reserved: "3-1" is reversed'),
+        ("--cpus 1 --cpuset 9999", '--cpuset: "9999" names CPU 9999, above 8191'),
+    ],
+)
+def test_a_single_question_that_makes_no_sense_is_one_clear_line(lab_file, options, message):
+    run = plan("--topology", lab_file, *options.split())
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert one_line(run).startswith(f"dracpu-agent: {message}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nonsense", "not JSON"),
+        (b"\xff\xfe", "codec can't decode"),
+        (b"{}", "expected what `dracpu-agent topology -o json` prints"),
+        (b'{"a": []}', 'machine "a": a topology is a list of CPUs'),
+        (b'{"a": [{"cpu": 0, "core": 0, "socket": 0, "numa": 0, "uncore": "x"}]}', 'machine "a": item 0: uncore must'),
+        (b'[{"cpu": 0, "core": 0, "socket": 0, "numa": 0, "l3": 0}]', "item 0 must be an object with exactly these"),
+    ],
+)
+def test_a_broken_topology_file_is_one_clear_line_with_its_name(tmp_path, content, message):
+    file = tmp_path / "machines.json"
+    file.write_bytes(content)
+    run = plan("--topology", file, cases='{"num": 1}')
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert one_line(run).startswith(f"dracpu-agent: --topology {file}: ")
+    assert message in one_line(run)
+
+
+def test_a_topology_file_that_is_not_there_is_one_clear_line(tmp_path):
+    assert one_line(plan("--topology", tmp_path / "x", cases="")).endswith("x: No such file or directory")
+
+
+def test_who_stops_reading_stops_the_plan_without_a_word(lab_file):
+    words = [sys.executable, "-m", "dracpu_agent", "plan", "--topology", str(lab_file)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    process.stdin.write(b'{"id": 1, "num": 1}\n')
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline()) == {"id": 1, "cpus": "0"}  # while the input is still open
+    process.stdout.close()
+    process.stdin.write(b'{"id": 2, "num": 1}\n')
+    process.stdin.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(10) != 0

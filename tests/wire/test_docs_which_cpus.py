@@ -1,0 +1,14 @@
+"""docs/user/which-cpus.md: every example prints what the page says, and the drawings show it."""
+
+import doc_plans
+import pytest
+from doc_plans import Block
+
+
+@pytest.mark.parametrize("block", doc_plans.blocks(), ids=str)
+def test_the_page_shows_what_the_commands_print(block: Block) -> None:
+    assert doc_plans.as_run(block) == block.text
+
+
+def test_the_page_has_examples() -> None:
+    assert sum(len(block.commands) for block in doc_plans.blocks()) > 15
