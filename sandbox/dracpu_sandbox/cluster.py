@@ -15,6 +15,7 @@ from typing import Final, Literal, Self, TextIO
 
 from dracpu_operator.errors import OperatorError
 from dracpu_operator.pace import Pace
+from dracpu_sandbox.agentpods import AgentPods, node_of_agent
 from dracpu_sandbox.binaries import real
 from dracpu_sandbox.client import KubeClient
 from dracpu_sandbox.controlplane import built_in
@@ -135,19 +136,28 @@ class Sandbox:
                     operating = await stack.enter_async_context(OperatorThread(self.kubeconfig, self._pace))
                     parts.append(group.create_task(_watched(operating), name="operator"))
                     self._progress("operator")
-                hosted = await self._start_nodes(group, place)
+                agents = AgentPods(self._client)
+                parts.append(group.create_task(agents.run(), name="agents' pods"))
+                hosted = await self._start_nodes(group, place, agents)
                 self._started.set()
                 await self._stopping.wait()
                 await asyncio.gather(*hosted)
                 for part in parts:
                     part.cancel()
 
-    async def _start_nodes(self, group: asyncio.TaskGroup, place: Path) -> list[asyncio.Task[None]]:
+    async def _start_nodes(self, group: asyncio.TaskGroup, place: Path, agents: AgentPods) -> list[asyncio.Task[None]]:
         turns = asyncio.Semaphore(_STARTED_AT_ONCE)
         hosted, started = [], []
         for name, machine in self._machines.items():
-            node = SimulatedNode(name, machine, self.kubeconfig, place / "nodes" / name, agent=self._agent)
-            self.nodes[name] = node
+            self.nodes[name] = node = SimulatedNode(
+                name,
+                machine,
+                self.kubeconfig,
+                place / "nodes" / name,
+                agent=self._agent,
+                agent_log=self._agent_log(name),
+                on_agent=lambda name, ready: agents.changed(name, ready=ready),
+            )
             started.append(asyncio.Event())
             hosted.append(group.create_task(self._host(node, turns, started[-1]), name=f"node {name}"))
         for event in started:
@@ -166,10 +176,15 @@ class Sandbox:
 
     def _logs_of(self, namespace: str, pod: str, container: str) -> str:
         """What `kubectl logs` prints; the API server asks the nodes, as the real one does."""
+        if (agents_node := node_of_agent(namespace, pod)) in self.nodes:
+            return self._agent_log(agents_node).read_text()
         for node in self.nodes.values():
             with contextlib.suppress(NoContainerError):
                 return node.logs(namespace, pod, container)
         raise NoContainerError(f"no node has a container {container} of pod {namespace}/{pod}")
+
+    def _agent_log(self, node: str) -> Path:
+        return self.kubeconfig.with_name("logs") / f"{node}-agent.log"
 
 
 async def _watched(operator: OperatorThread) -> None:

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 JsonObject = dict[str, Any]
 
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"  # of a pod that its kubelet shows, and was not asked to run
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:

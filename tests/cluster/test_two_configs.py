@@ -137,7 +137,7 @@ def test_a_broken_config_stops_at_one_node_changes_nothing_and_goes_on_when_it_i
         assert said(config, "Progressing").startswith(
             "False Stopped: 0 of 2 nodes applied these settings; 1 node failed"
         )
-        why = f"{broken.name}: reservedCPUs names CPU 99, which node {broken.name} does not have"
+        why = f"{broken.name}: reservedCPUs names CPU 99, which the node does not have"
         assert said(config, "Degraded").startswith("True NodesFailed: 1 node failed")
         assert why in said(config, "Degraded")
 

@@ -64,6 +64,47 @@ async def test_kubectl_goes_over_to_server_side_apply(ctl: Kubectl) -> None:
     assert {entry["manager"] for entry in after["metadata"]["managedFields"]} <= {"kubectl", "kubectl-last-applied"}
 
 
+async def test_a_list_is_applied(ctl: Kubectl) -> None:
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    everything = {"apiVersion": "v1", "kind": "List", "items": [config_map, thing(color="red")]}
+    assert await ctl("apply", "-f", "-", text=yaml.safe_dump(everything)) == (
+        "configmap/a created\nthing.things.dev/one created\n"
+    )
+    saved = await ctl("get", "configmap/a", "thing/one", "-o", "yaml")
+    await ctl("delete", "-f", "-", text=saved)
+    assert await ctl("get", "things,configmaps", "-o", "name") == ""
+
+
+async def test_what_no_kind_is_called_is_told(ctl: Kubectl) -> None:
+    refused = await ctl.run("apply", "-f", "-", text=manifest({**thing(), "apiVersion": "things.dev/v7"}))
+    assert 'no matches for kind "Thing" in version "things.dev/v7"' in refused.err
+
+
+async def test_events_are_sorted_by_a_time_that_none_of_them_has(ctl: Kubectl) -> None:
+    event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "reason": "Known"}
+    await ctl("create", "-f", "-", text=manifest({**event, "kind": "Event"}))
+    assert "Known" in await ctl("get", "events", "--sort-by=.lastTimestamp")
+
+
+async def test_a_misspelt_field_opens_the_editor_again(ctl: Kubectl) -> None:
+    await ctl("create", "-f", "-", text=manifest(thing(color="red")))
+    refused = await ctl.run("edit", "thing", "one", KUBE_EDITOR="sed -i s/color:/colour:/")
+    assert 'things.things.dev "one" is invalid' in refused.err
+    assert "Edit cancelled, no valid changes were saved." in refused.err  # nothing was left to change the second time
+
+
+async def test_what_only_real_containers_can_do_is_told(ctl: Kubectl) -> None:
+    await ctl("apply", "-f", "-", text=manifest(pod()))
+    assert "the sandbox has no exec" in (await ctl.run("exec", "web", "--", "ls")).err
+    refused = await ctl.run("debug", "web", "--image=busybox")
+    assert "ephemeral containers are disabled for this cluster" in refused.err
+
+
+async def test_all_are_the_administrator(ctl: Kubectl) -> None:
+    assert ["Username", "sandbox"] in [line.split() for line in (await ctl("auth", "whoami")).splitlines()]
+    assert ["*.*", "[]", "[]", "[*]"] in [line.split() for line in (await ctl("auth", "can-i", "--list")).splitlines()]
+
+
 async def test_an_object_is_edited(ctl: Kubectl) -> None:
     await ctl("create", "-f", "-", text=manifest(thing(color="red")))
     await ctl("edit", "thing", "one", KUBE_EDITOR="sed -i s/red/blue/")

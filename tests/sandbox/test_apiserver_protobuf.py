@@ -28,6 +28,12 @@ def envelope(kind: str, body: bytes, version: str = "v1") -> bytes:
     return b"k8s\x00" + field(1, field(1, version) + field(2, kind)) + field(2, body) + field(3, "") + field(4, "")
 
 
+def test_the_question_what_one_may_do() -> None:
+    body = field(1, b"") + field(2, field(1, "default"))
+    asked = decode(envelope("SelfSubjectRulesReview", body, "authorization.k8s.io/v1"))
+    assert asked["spec"] == {"namespace": "default"}
+
+
 def test_a_namespace() -> None:
     metadata = field(1, "foo") + field(2, "") + field(7, 0) + field(8, b"") + field(11, field(1, "a") + field(2, "b"))
     body = field(1, metadata) + field(2, b"") + field(3, field(1, "Active"))

@@ -9,7 +9,11 @@ from dracpu_sandbox.apiserver.selectors import selected_name, selects
 
 REGISTRY = Registry()
 POD = {
-    "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web", "tier.x/y": "front", "empty": ""}},
+    "metadata": {
+        "name": "web",
+        "namespace": "default",
+        "labels": {"app": "web", "tier.x/y": "front", "empty": "", "size": "5"},
+    },
     "spec": {"nodeName": "n1", "hostNetwork": True},
 }
 
@@ -40,6 +44,12 @@ def kind(plural: str, group: str = "") -> Kind:
         ("app in (db,web),tier.x/y=back", False),
         ("empty=", True),
         ("app=", False),
+        ("app in (web,)", True),
+        ("empty in ()", True),
+        ("in notin (in)", True),
+        ("size>4", True),
+        ("size<5,app", False),
+        ("app>4", False),
     ],
 )
 def test_label_selectors(labels: str, chosen: bool) -> None:
@@ -56,6 +66,7 @@ def test_label_selectors(labels: str, chosen: bool) -> None:
         ("status.phase=", True),
         ("status.phase!=Running", True),
         ("spec.hostNetwork=true", True),
+        (r"metadata.name=we\,b", False),
     ],
 )
 def test_field_selectors(fields: str, chosen: bool) -> None:
@@ -84,9 +95,63 @@ def test_what_is_no_selector_is_refused(labels: str, fields: str) -> None:
     assert refused.value.code == 400
 
 
-def test_a_field_that_cannot_be_selected_is_named() -> None:
-    with pytest.raises(RefusedError, match=r"field label not supported: spec\.mode"):
-        selects(kind("configmaps"), "", "spec.mode=x")
+NOT_KNOWN = '"spec.mode" is not a known field selector: only "metadata.name", "metadata.namespace"'
+SLICES = "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: spec.mode"
+
+
+@pytest.mark.parametrize(
+    "plural, group, told",
+    [
+        ("pods", "", "field label not supported: spec.mode"),
+        ("configmaps", "", NOT_KNOWN),
+        ("resourceclaims", "resource.k8s.io", NOT_KNOWN),
+        ("resourceslices", "resource.k8s.io", SLICES),
+    ],
+)
+def test_a_field_that_cannot_be_selected_is_named(plural: str, group: str, told: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        selects(kind(plural, group), "", "spec.mode=x")
+    assert str(refused.value) == told
+
+
+def test_nodes_have_no_namespace_to_be_selected_by() -> None:
+    with pytest.raises(RefusedError, match=r"field label not supported: metadata\.namespace"):
+        selects(kind("nodes"), "", "metadata.namespace=x")
+
+
+@pytest.mark.parametrize(
+    "labels, told",
+    [
+        ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+        ("a=b,", "found '', expected: identifier after ','"),
+        (",a", "found ',', expected: !, identifier, or 'end of string'"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("!", "unable to parse requirement: found '', expected: identifier"),
+        ("a in", "unable to parse requirement: found '' expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
+        ("a=?", 'unable to parse requirement: values[0][a]: Invalid value: "?": a valid label must be an empty string'),
+        ("?a", 'unable to parse requirement: <nil>: Invalid value: "?a": name part must consist of alphanumeric'),
+        ("a>x", "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value"),
+    ],
+)
+def test_what_is_wrong_with_a_label_selector_is_told(labels: str, told: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        selects(kind("pods"), labels, "")
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    "fields, told",
+    [
+        ("status.phase=x,y", "invalid selector: 'status.phase=x,y'; can't understand 'y'"),
+        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
+    ],
+)
+def test_what_is_wrong_with_a_field_selector_is_told(fields: str, told: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        selects(kind("pods"), "", fields)
+    assert str(refused.value) == told
 
 
 @pytest.mark.parametrize(

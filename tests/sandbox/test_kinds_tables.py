@@ -87,6 +87,18 @@ def test_a_completed_pod_has_a_condition_in_its_row() -> None:
     assert "object" not in row
 
 
+@pytest.mark.parametrize(
+    "info, shown",
+    [
+        ({"kernelVersion": "6.12", "architecture": "amd64"}, "6.12 (amd64)"),
+        ({"kernelVersion": "6.12", "architecture": ""}, "6.12"),
+        ({}, "<unknown>"),
+    ],
+)
+def test_a_nodes_kernel_is_shown_with_its_processors(info: dict[str, str], shown: str) -> None:
+    assert cells("nodes", {"status": {"nodeInfo": info}})["Kernel-Version"] == shown
+
+
 def test_a_node_is_shown() -> None:
     node = {
         "metadata": {"labels": {"node-role.kubernetes.io/worker": ""}},

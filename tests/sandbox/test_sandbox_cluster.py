@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from dracpu_api.cpuset import CpuSet
@@ -59,6 +60,32 @@ async def test_the_logs_of_a_pod_tell_where_it_has_run(cluster: Sandbox, story: 
         lambda: cluster.nodes["node-1"].logs("default", "plain", "main").splitlines() == expected,
         lambda: cluster.nodes["node-1"].logs("default", "plain", "main"),
     )
+
+
+async def test_agents_are_pods_that_tell_how_they_are_and_what_they_did(cluster: Sandbox, story: Story) -> None:
+    async def shown() -> tuple[bool, int]:
+        pod = await cluster.client.get(PODS, "agent-node-1", "dra-cpu-system")
+        (agent,) = pod["status"]["containerStatuses"]
+        return agent["ready"], agent["restartCount"]
+
+    async def stands_at(*expected: object) -> bool:
+        return await shown() == expected
+
+    await story.crash_agent("node-1")
+    await story.until("its pod shows the crash", lambda: stands_at(False, 0))
+    await story.start_agent("node-1")
+    await story.until("its pod shows the restart", lambda: stands_at(True, 1))
+    await story.pod("web", cpus=2)
+    await story.until_running("web")
+    path = PODS.path("dra-cpu-system", "agent-node-1", "log")
+    async with aiohttp.request("GET", cluster.client.server + path, params={"tailLines": "1"}) as answer:
+        assert "claim prepared" in await answer.text()
+
+
+async def test_somebody_who_deletes_an_agents_pod_harms_nobody(cluster: Sandbox, story: Story) -> None:
+    await cluster.client.delete(PODS, "agent-node-1", "dra-cpu-system")
+    await story.pod("web", cpus=2)
+    await story.until_running("web")
 
 
 async def test_pods_that_share_a_claim_share_its_cpus(cluster: Sandbox, story: Story) -> None:
@@ -144,7 +171,7 @@ async def test_each_part_has_a_log_of_its_own_whoever_restarts_it(cluster: Sandb
     logs = cluster.kubeconfig.with_name("logs")
     await story.crash_agent("node-1")
     await story.start_agent("node-1")
-    await story.until("its log has both", lambda: (logs / "node-1.log").read_text().count("agent started") == 2)
+    await story.until("its log has both", lambda: (logs / "node-1-agent.log").read_text().count("agent started") == 2)
     await story.until("the operator's too", lambda: "applied these settings" in (logs / "operator.log").read_text())
 
 

@@ -196,13 +196,14 @@ class Server:
 
     async def _serve(self, message: Message, received: float) -> None:
         sent: Callable[[], None] | None = None
+        bug: Exception | None = None
         try:
             reply = await self._answer(self._call(message, received))
             response, sent = ttrpc_pb2.Response(payload=reply.payload), reply.sent
         except StatusError as error:
             response = _failure(error.code, str(error))
-        except Exception:
-            log.exception("call of the runtime failed")
+        except Exception as error:  # noqa: BLE001 - logged below
+            bug = error
             response = _failure(Code.UNKNOWN, "internal error, see the log of the CPU driver's agent on this node")
         data = response.SerializeToString()
         if len(data) > MAX_DATA:
@@ -211,7 +212,11 @@ class Server:
                 Code.RESOURCE_EXHAUSTED, f"the answer has {len(data)} bytes, the limit is {MAX_DATA}"
             ).SerializeToString()
             sent = None
-        await self._write(message_header(message.stream, MessageType.RESPONSE, data), data)
+        try:
+            await self._write(message_header(message.stream, MessageType.RESPONSE, data), data)
+        finally:
+            if bug is not None:  # not before the answer: a hook has 2 s, a long traceback needs its time
+                log.error("call of the runtime failed", exc_info=bug)
         if sent is not None:
             sent()
 

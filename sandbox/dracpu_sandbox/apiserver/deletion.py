@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.model import Kind
-from dracpu_sandbox.apiserver.refusal import bad_request, conflict
-from dracpu_sandbox.apiserver.strategies import NAMESPACES, PODS
+from dracpu_sandbox.apiserver.refusal import bad_request, conflict, forbidden
+from dracpu_sandbox.apiserver.strategies import CRD_FINALIZER, CRDS, NAMESPACES, PODS
 
 JsonObject = dict[str, Any]
 
@@ -15,6 +15,7 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 _FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
 _DEFAULT_GRACE: Final = 30
+_IMMORTAL: Final = {"default", "kube-public", "kube-system"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ def read_deletion(query: Mapping[str, str], body: Any) -> Deletion:
 def check(kind: Kind, live: JsonObject, deletion: Deletion) -> None:
     """Raises RefusedError when the object is not the one that shall be deleted."""
     metadata = live["metadata"]
+    if kind.storage == NAMESPACES and metadata["name"] in _IMMORTAL:
+        raise forbidden(kind, metadata["name"], "this namespace may not be deleted")
     if deletion.uid and deletion.uid != metadata["uid"]:
         why = "The object might have been deleted and then recreated"
         told = (
@@ -84,6 +87,8 @@ def marked(kind: Kind, live: JsonObject, deletion: Deletion, now: datetime) -> J
         finalizers += [mine] if mine else []
     else:
         finalizers = list(metadata.get("finalizers") or ())
+    if kind.storage == CRDS and CRD_FINALIZER not in finalizers and "deletionTimestamp" not in live["metadata"]:
+        finalizers.append(CRD_FINALIZER)  # objects of the kind go first
     metadata = {key: value for key, value in metadata.items() if key != "finalizers"}
     if finalizers:
         metadata["finalizers"] = finalizers

@@ -9,7 +9,15 @@ from dracpu_sandbox.apiserver.fieldsets import shape_of
 from dracpu_sandbox.apiserver.kinds.model import Kind
 from dracpu_sandbox.apiserver.objects import Objects, Writing, Written
 from dracpu_sandbox.apiserver.patches import json_patched, merge_patched
-from dracpu_sandbox.apiserver.refusal import Cause, RefusedError, invalid, named, not_allowed, nothing_here
+from dracpu_sandbox.apiserver.refusal import (
+    Cause,
+    RefusedError,
+    invalid,
+    named,
+    not_allowed,
+    not_found,
+    nothing_here,
+)
 from dracpu_sandbox.apiserver.rendering import Rendering, encoded, wanted_view
 from dracpu_sandbox.apiserver.request import Request, unknown_format
 from dracpu_sandbox.apiserver.selectors import selects
@@ -25,6 +33,7 @@ _SUBRESOURCE_VERBS: Final = {
     "log": ("get",),
     "status": ("get", "patch", "update"),
 }
+_IN_CONTAINERS: Final = {"attach", "exec", "portforward"}
 _CUSTOM_PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 
 
@@ -57,7 +66,7 @@ class Handler:
         if kind is None or (request.namespace and not kind.namespaced):
             raise nothing_here()
         if request.subresource and request.subresource not in kind.subresources:
-            raise nothing_here()
+            raise _no_subresource(kind, request)
         if request.verb not in _SUBRESOURCE_VERBS.get(request.subresource, kind.verbs):
             raise not_allowed()
         named_wrongly = {
@@ -95,14 +104,15 @@ class Handler:
 
     def _list(self, request: Request, kind: Kind) -> Answer:
         rendering = rendering_for(request, kind)
-        exact = request.query.get("resourceVersionMatch") == "Exact"
+        version, match = request.number("resourceVersion"), request.query.get("resourceVersionMatch", "")
+        _check_match(match, request)
         page = self._objects.list(
             kind,
             request.namespace,
             selects(kind, request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")),
             limit=request.number("limit"),
             onward=request.query.get("continue", ""),
-            at=request.number("resourceVersion") if exact else None,
+            at=version if match == "Exact" else None,
         )
         return Answer(rendering.list(page.stored, page.metadata))
 
@@ -160,6 +170,13 @@ class Handler:
         return Answer(rendering_for(request, kind).one(stored))
 
 
+def _no_subresource(kind: Kind, request: Request) -> RefusedError:
+    if kind.storage == PODS and request.subresource in _IN_CONTAINERS:
+        told = f"the sandbox has no {request.subresource}: its containers are records, in which nothing runs"
+        return RefusedError(400, "BadRequest", told)
+    return not_found(kind, request.name) if kind.is_custom else nothing_here()
+
+
 def _writing(request: Request, kind: Kind) -> Writing:
     validation = request.query.get("fieldValidation") or "Warn"
     if validation not in {"Strict", "Warn", "Ignore"}:
@@ -171,6 +188,17 @@ def _writing(request: Request, kind: Kind) -> Writing:
         force=request.flag("force"),
         validation=validation,  # type: ignore[arg-type]  # checked
     )
+
+
+def _check_match(match: str, request: Request) -> None:
+    if match not in {"", "Exact", "NotOlderThan"}:
+        cause = Cause("resourceVersionMatch", f'Unsupported value: "{match}"', "FieldValueNotSupported")
+    elif match and not request.query.get("resourceVersion"):
+        told = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        cause = Cause("resourceVersionMatch", told, "FieldValueForbidden")
+    else:
+        return
+    raise RefusedError(422, "Invalid", f'ListOptions "" is invalid: {cause.field}: {cause.message}', causes=[cause])
 
 
 def _check_apply(request: Request) -> None:

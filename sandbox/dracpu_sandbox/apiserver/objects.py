@@ -30,6 +30,7 @@ JsonObject = dict[str, Any]
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"  # letters that make no words
 _LONGEST_BASE: Final = 58
 _TRIES: Final = 8
+_IDENTIFYING: Final = {"name", "namespace", "resourceVersion", "uid", "managedFields"}
 
 
 class Admit(Protocol):
@@ -156,7 +157,7 @@ class Objects:
         live = self.get(kind, namespace, name)
         shown = _face(kind, live.object)
         wanted = _identified(kind, namespace, name, change(shown))
-        warnings = self._unknown(kind, wanted, writing)
+        warnings = self._unknown(kind, wanted, writing, patched=True)
         new = strategies.carried(kind, shown, wanted, subresource)
         return Written(self._write(kind, live, new, subresource, writing), warnings=warnings)
 
@@ -165,7 +166,7 @@ class Objects:
     ) -> Written:
         """PATCH with a server-side apply, which makes what is not there."""
         config = _identified(kind, namespace, name, config)
-        config = _status_alone(config) if subresource == "status" else _less_status(kind, config)
+        config = _status_alone(kind, config) if subresource == "status" else _less_status(kind, config)
         if config["metadata"].get("managedFields"):
             raise refusal.bad_request("metadata.managedFields must be nil")
         if unknown := unknown_fields(kind, config):
@@ -256,7 +257,12 @@ class Objects:
     # What new objects need
 
     def _open_for_new(self, kind: Kind, namespace: str, body: JsonObject) -> None:
-        """A namespace must be there, and not on its way out."""
+        """A namespace must be there, and not on its way out; a definition, too."""
+        if kind.is_custom:
+            definition = self.store.get(strategies.CRDS, ("", kind.storage))
+            if definition is not None and "deletionTimestamp" in definition.object["metadata"]:
+                why = "create not allowed while custom resource definition is terminating"
+                raise refusal.forbidden(kind, str(body["metadata"].get("name") or ""), why)
         if not kind.namespaced or "get" not in kind.verbs:
             return
         home = self.store.get(strategies.NAMESPACES, ("", namespace))
@@ -285,21 +291,20 @@ class Objects:
                 return name
         raise refusal.already_exists(kind, str(base))
 
-    def _unknown(self, kind: Kind, body: JsonObject, writing: Writing) -> tuple[str, ...]:
+    def _unknown(self, kind: Kind, body: JsonObject, writing: Writing, *, patched: bool = False) -> tuple[str, ...]:
         """The warnings about fields that are unknown."""
         if writing.validation == "Ignore":
             return ()
         unknown = unknown_fields(kind, body)
         if unknown and writing.validation == "Strict":
-            what = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
-            raise refusal.bad_request(f"{what}: strict decoding error: {', '.join(unknown)}")
+            raise refusal.unknown_fields(kind, unknown, patched=patched)
         return tuple(unknown)
 
 
 def _identified(kind: Kind, namespace: str, name: str, body: Any) -> JsonObject:
     """The body with everything that the URL says of it already; raises RefusedError when it says something else."""
     if not isinstance(body, dict):
-        raise refusal.bad_request(f"the body is no object: {type(body).__name__}")
+        raise refusal.bad_request("the body is no object")
     metadata = body.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise refusal.bad_request("metadata is no object")
@@ -338,7 +343,10 @@ def _face(kind: Kind, stored: JsonObject) -> JsonObject:
     return shown if shown["apiVersion"] == kind.api_version else {**shown, "apiVersion": kind.api_version}
 
 
-def _status_alone(config: JsonObject) -> JsonObject:
+def _status_alone(kind: Kind, config: JsonObject) -> JsonObject:
+    if kind.storage not in strategies.METADATA_IN_STATUS:
+        identity = {name: one for name, one in config["metadata"].items() if name in _IDENTIFYING}
+        config = {**config, "metadata": identity}
     return {name: value for name, value in config.items() if name in {"apiVersion", "kind", "metadata", "status"}}
 
 

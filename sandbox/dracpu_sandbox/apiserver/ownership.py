@@ -163,13 +163,13 @@ def applied(
         wanted = _pruned(wanted, before.fields, [mine, *others.values()], shape)
     difference = compare(live, wanted, shape)
     changed = difference.added | difference.modified
-    conflicts = [(share.manager, share.time, path) for share in others.values() for path in share.fields & changed]
+    conflicts = [(share.manager, path) for share in others.values() for path in share.fields & changed]
     if conflicts and not force:
         allowed = _applied_before(live, writer, shape)
-        if refused := [one for one in conflicts if one[2] not in allowed]:
+        if refused := [one for one in conflicts if one[1] not in allowed]:
             raise _conflict(refused)
     left = _less(others, changed | difference.removed)
-    return Applied(wanted, {**left, writer.key: mine} if said else left)
+    return Applied(_remembering(wanted, live, config, writer), {**left, writer.key: mine} if said else left)
 
 
 def _before_first_apply(live: JsonObject, writer: Manager, shape: Shape, now: str) -> Shares:
@@ -209,13 +209,13 @@ def _less(shares: Shares, lost: FieldSet) -> Shares:
 
 # Conflicts
 
-_Conflicts = list[tuple[Manager, str, FieldPath]]
+_Conflicts = list[tuple[Manager, FieldPath]]
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def _applied_before(live: JsonObject, writer: Manager, shape: Shape) -> FieldSet:
     """What kubectl applied from the client's side, and is still so: it may go over to the server's side with it."""
-    annotation = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    annotation = _last_applied(live)
     if writer.name != "kubectl" or not annotation:
         return NO_FIELDS
     try:
@@ -226,18 +226,37 @@ def _applied_before(live: JsonObject, writer: Manager, shape: Shape) -> FieldSet
     return field_set(formerly, shape) - since.added - since.modified - since.removed
 
 
+def _remembering(wanted: JsonObject, live: JsonObject, config: JsonObject, writer: Manager) -> JsonObject:
+    """What is wanted; kubectl, which may go back to the client's side, is to find there what it applied last."""
+    if writer.name != "kubectl" or writer.subresource or not _last_applied(live):
+        return wanted
+    said = {name: value for name, value in config.get("metadata", {}).items() if name != "annotations"}
+    annotations = {name: one for name, one in _annotations(config).items() if name != _LAST_APPLIED}
+    metadata = {**said, **({"annotations": annotations} if annotations else {})}
+    text = json.dumps({**config, "metadata": metadata}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    annotated = {**_annotations(wanted), _LAST_APPLIED: f"{text}\n"}
+    return {**wanted, "metadata": {**wanted["metadata"], "annotations": annotated}}
+
+
+def _last_applied(live: JsonObject) -> str:
+    return str(_annotations(live).get(_LAST_APPLIED) or "")
+
+
+def _annotations(one: JsonObject) -> JsonObject:
+    return one.get("metadata", {}).get("annotations") or {}
+
+
 def _conflict(conflicts: _Conflicts) -> RefusedError:
-    ordered = sorted(conflicts, key=lambda one: (one[0].key, _reading_order(one[2])))
+    ordered = sorted(conflicts, key=lambda one: (one[0].key, _reading_order(one[1])))
     causes = [
-        Cause(describe(path), f"conflict with {_told(manager, time)}", "FieldManagerConflict")
-        for manager, time, path in ordered
+        Cause(describe(path), f"conflict with {_told(manager)}", "FieldManagerConflict") for manager, path in ordered
     ]
     if len(ordered) == 1:
         message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
         paths: dict[str, list[str]] = {}
-        for manager, time, path in ordered:
-            paths.setdefault(_told(manager, time), []).append(describe(path))
+        for manager, path in ordered:
+            paths.setdefault(_told(manager), []).append(describe(path))
         lines = [
             line for who, fields in paths.items() for line in (f"conflicts with {who}:", *map("- {}".format, fields))
         ]
@@ -250,10 +269,10 @@ def _reading_order(path: FieldPath) -> list[tuple[bool, str]]:
     return [(place < len(path), element) for place, element in enumerate(path, start=1)]
 
 
-def _told(manager: Manager, time: str) -> str:
+def _told(manager: Manager) -> str:
     words = f'"{manager.name}"'
     if manager.subresource:
         words += f' with subresource "{manager.subresource}"'
     if manager.operation == "Update":
-        words += f" using {manager.api_version}" + (f" at {time}" if time else "")
+        words += f" using {manager.api_version}"
     return words

@@ -98,6 +98,8 @@ _KNOWN: Final[Mapping[str, Mapping[int, _Field]]] = {
     "ClusterRole": _ROLE,
     "RoleBinding": _BINDING,
     "ClusterRoleBinding": _BINDING,
+    "SelfSubjectReview": _IDENTITY,
+    "SelfSubjectRulesReview": {**_IDENTITY, 2: _Field("spec", "message", _texts("namespace"))},
     "SelfSubjectAccessReview": {**_IDENTITY, 2: _Field("spec", "message", _ACCESS)},
     "DeleteOptions": {
         1: _Field("gracePeriodSeconds", "number"),

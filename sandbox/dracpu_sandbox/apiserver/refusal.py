@@ -34,7 +34,7 @@ class RefusedError(Exception):
         super().__init__(message)
         self.code = code
         self.reason = reason
-        self.details: JsonObject = dict(details or {})
+        self.details: JsonObject | None = None if details is None else dict(details)
         self.causes = tuple(causes)
         self.retry_after = retry_after  # seconds
 
@@ -44,9 +44,9 @@ class RefusedError(Exception):
         details = self.details
         if self.causes:
             causes = [{"reason": one.reason, "message": one.message, "field": one.field} for one in self.causes]
-            details = {**details, "causes": causes}
+            details = {**(details or {}), "causes": causes}
         if self.retry_after is not None:
-            details = {**details, "retryAfterSeconds": self.retry_after}
+            details = {**(details or {}), "retryAfterSeconds": self.retry_after}
         body: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -56,7 +56,7 @@ class RefusedError(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        return {**body, "details": details} if details else body
+        return body if details is None else {**body, "details": details}
 
 
 def named(kind: Kind, name: str) -> JsonObject:
@@ -101,6 +101,15 @@ def invalid(kind: Kind, name: str, *causes: Cause) -> RefusedError:
     return RefusedError(422, "Invalid", f'{who} "{name}" is invalid: {why}', details=details, causes=causes)
 
 
+def unknown_fields(kind: Kind, fields: Sequence[str], *, patched: bool) -> RefusedError:
+    """The object has fields that its kind has not. After a patch it is invalid: `kubectl edit` opens again then."""
+    told = f"strict decoding error: {', '.join(fields)}"
+    if not patched:
+        return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {told}')
+    cause = Cause("patch", f"Invalid value: {told}")
+    return RefusedError(422, "Invalid", f' "" is invalid: {cause.field}: {cause.message}', causes=[cause])
+
+
 def expired(asked: int, oldest: int) -> RefusedError:
     """The history that was asked for is gone."""
     return RefusedError(410, "Expired", f"too old resource version: {asked} ({oldest})")
@@ -108,10 +117,11 @@ def expired(asked: int, oldest: int) -> RefusedError:
 
 def nothing_here() -> RefusedError:
     """The path names no resource that is served."""
-    return RefusedError(404, "NotFound", "the server could not find the requested resource")
+    # kubectl looks into the details whatever they are: `kubectl debug` dies where there are none
+    return RefusedError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def not_allowed() -> RefusedError:
     """The resource is served, but not in this way."""
     message = "the server does not allow this method on the requested resource"
-    return RefusedError(405, "MethodNotAllowed", message)
+    return RefusedError(405, "MethodNotAllowed", message, details={})

@@ -82,10 +82,8 @@ class Request:
         return " ".join([verb, "/".join(part for part in (self.plural, self.name, self.subresource) if part)])
 
 
-def read_request(
-    method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], payload: bytes
-) -> Request | None:
-    """A request for objects; None when its path is none of theirs."""
+def read_request(method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Request | None:
+    """A request for objects, without its body; None when its path is none of theirs."""
     match path.strip("/").split("/"):
         case ["api", version, *rest] if rest:
             group = ""
@@ -99,8 +97,7 @@ def read_request(
     if len(rest) > 3 or not all(rest):
         return None
     plural, name, subresource = (*rest, "", "")[:3]
-    body = read_body(payload, headers.get("Content-Type", "")) if payload else None
-    return Request(method, group, version, plural, namespace, name, subresource, query, headers, body)
+    return Request(method, group, version, plural, namespace, name, subresource, query, headers)
 
 
 def unknown_format(accepted: Iterable[str]) -> RefusedError:
@@ -110,7 +107,9 @@ def unknown_format(accepted: Iterable[str]) -> RefusedError:
 
 
 def read_body(payload: bytes, content_type: str) -> Any:
-    """JSON, or what the type says; raises RefusedError for everything else."""
+    """JSON, or what the type says; None when there is none; raises RefusedError for everything else."""
+    if not payload:
+        return None
     if content_type == "application/vnd.kubernetes.protobuf":
         return protobuf.decode(payload)
     try:

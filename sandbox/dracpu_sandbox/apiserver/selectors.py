@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.model import Kind
-from dracpu_sandbox.apiserver.refusal import RefusedError
+from dracpu_sandbox.apiserver.labelselectors import label_tests
+from dracpu_sandbox.apiserver.refusal import bad_request
 
 JsonObject = dict[str, Any]
 Predicate = Callable[[JsonObject], bool]
-_LabelTest = Callable[[Mapping[str, str]], bool]
 
 _ALWAYS: Final = ("metadata.name", "metadata.namespace")
 _SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {  # of built-in kinds; custom ones have metadata alone
@@ -46,13 +46,8 @@ _RENAMED: Final[Mapping[str, str]] = {  # what events.k8s.io calls differently
         for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
     },
 }
-_FIELD = re.compile(r"(?P<path>[^=!]+?)(?P<operator>==|=|!=)(?P<value>.*)")
-_LABEL_PARTS = re.compile(r"""[^,(]+(?:\([^)]*\))?""")
-_LABEL = re.compile(
-    r"""\s*(?P<not>!?)\s*(?P<key>[^\s=!,()]+)\s*
-    (?:(?P<operator>==|=|!=)\s*(?P<value>[^\s,()=!]*)|(?P<set>in|notin)\s*\((?P<values>[^)]*)\))?\s*""",
-    re.VERBOSE,
-)
+_FIELD: Final = re.compile(r"(?P<path>[^=!]*?)(?P<operator>==|=|!=)(?P<value>.*)", re.DOTALL)
+_TERM: Final = re.compile(r"(?:\\.|[^,\\])+", re.DOTALL)  # commas are escaped with a backslash in values
 
 
 def everything(one: JsonObject) -> bool:
@@ -62,39 +57,60 @@ def everything(one: JsonObject) -> bool:
 
 def selects(kind: Kind, labels: str, fields: str) -> Predicate:
     """Whether an object, as it is stored, is selected; raises RefusedError for what is no selector."""
-    label_tests = [_label_test(part) for part in _LABEL_PARTS.findall(labels)] if labels.strip() else []
-    field_tests = [_field_test(kind, part) for part in fields.split(",") if part]
-    if not label_tests and not field_tests:
+    by_labels = label_tests(labels)
+    by_fields = [_field_test(kind, *term) for term in _terms(fields)]
+    if not by_labels and not by_fields:
         return everything
 
     def chosen(one: JsonObject) -> bool:
         own = one["metadata"].get("labels") or {}
-        return all(test(one) for test in field_tests) and all(test(own) for test in label_tests)
+        return all(test(one) for test in by_fields) and all(test(own) for test in by_labels)
 
     return chosen
 
 
 def selected_name(fields: str) -> str:
     """The one name that a field selector leaves; empty: it may leave several."""
-    for part in fields.split(","):
+    return next((value for path, value, equal in _terms(fields) if path == "metadata.name" and equal), "")
+
+
+def _terms(fields: str) -> list[tuple[str, str, bool]]:
+    """Path, value, and whether they shall be equal."""
+    terms = []
+    for part in _TERM.findall(fields):
         match = _FIELD.fullmatch(part)
-        if match and match["path"] == "metadata.name" and match["operator"] != "!=":
-            return match["value"]
-    return ""
+        if match is None:
+            raise bad_request(f"invalid selector: '{fields}'; can't understand '{part}'")
+        if re.search(r"(?<!\\)=", match["value"]):
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord('=')}")
+        terms.append((match["path"], re.sub(r"\\(.)", r"\1", match["value"]), match["operator"] != "!="))
+    return terms
 
 
-def _field_test(kind: Kind, part: str) -> Predicate:
-    match = _FIELD.fullmatch(part)
-    if match is None:
-        raise _bad(f'invalid field selector: "{part}"; can\'t understand "{part}"')
-    path = _RENAMED.get(match["path"], match["path"])
-    if path not in _ALWAYS and path not in _SELECTABLE.get(kind.storage, ()):
-        raise _bad(f"field label not supported: {match['path']}")
+def _field_test(kind: Kind, said: str, value: str, equal: bool) -> Predicate:
+    path = _RENAMED.get(said, said)
+    if path not in _selectable(kind):
+        raise bad_request(_not_selectable(kind, said))
     if path == "source":
         path = "source.component"
-    names, value, equal = path.split("."), match["value"], match["operator"] != "!="
+    names = path.split(".")
     otherwise = "false" if path in _TRUTHS else ""
     return lambda one: (_text(one, names, otherwise) == value) is equal
+
+
+def _selectable(kind: Kind) -> tuple[str, ...]:
+    own = _SELECTABLE.get(kind.storage)
+    if own is None and not kind.is_custom:
+        return _ALWAYS  # of objects without a namespace, too
+    return (*(_ALWAYS if kind.namespaced else _ALWAYS[:1]), *(own or ()))
+
+
+def _not_selectable(kind: Kind, path: str) -> str:
+    if kind.kind == "ResourceSlice":
+        return f"field label not supported for {kind.api_version}, Kind={kind.kind}: {path}"
+    if kind.is_custom or kind.storage in _SELECTABLE:
+        return f"field label not supported: {path}"
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _text(one: Any, names: list[str], otherwise: str) -> str:
@@ -103,22 +119,3 @@ def _text(one: Any, names: list[str], otherwise: str) -> str:
     if isinstance(one, bool):
         return "true" if one else "false"
     return otherwise if one is None else str(one)
-
-
-def _label_test(part: str) -> _LabelTest:
-    match = _LABEL.fullmatch(part)
-    if match is None or (match["not"] and (match["operator"] or match["set"])):
-        raise _bad(f"unable to parse requirement: found '{part.strip()}', expected: a label's name, =, !=, in or notin")
-    key = match["key"]
-    if match["operator"]:
-        value, equal = match["value"], match["operator"] != "!="
-        return lambda labels: (labels.get(key) == value) is equal
-    if match["set"]:
-        values, inside = {value.strip() for value in match["values"].split(",")}, match["set"] == "in"
-        return lambda labels: (labels.get(key) in values) is inside
-    wanted = not match["not"]
-    return lambda labels: (key in labels) is wanted
-
-
-def _bad(message: str) -> RefusedError:
-    return RefusedError(400, "BadRequest", message)

@@ -9,6 +9,7 @@ It serves on loopback alone, without authentication, as `kubectl proxy` does; so
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -20,12 +21,12 @@ from dracpu_sandbox.apiserver.garbage import GarbageCollector
 from dracpu_sandbox.apiserver.handling import Answer, Handler
 from dracpu_sandbox.apiserver.kinds.admission import admit
 from dracpu_sandbox.apiserver.kinds.discovery import discover
-from dracpu_sandbox.apiserver.kinds.openapi import openapi
+from dracpu_sandbox.apiserver.kinds.openapi import OPENAPI_V2, OPENAPI_V2_PATH, OPENAPI_V2_TYPE, openapi
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.objects import Admit, Objects, Writing
 from dracpu_sandbox.apiserver.refusal import RefusedError, bad_request, nothing_here
 from dracpu_sandbox.apiserver.rendering import encoded
-from dracpu_sandbox.apiserver.request import Request, read_request
+from dracpu_sandbox.apiserver.request import Request, read_body, read_request
 from dracpu_sandbox.apiserver.store import Store
 from dracpu_sandbox.apiserver.streams import Logs, stream_logs, stream_watch
 from dracpu_sandbox.apiserver.watches import Watches
@@ -126,7 +127,7 @@ class ApiServer:
             _refuse_browsers(http)
             if (found := self._ask_before(http)) is not None:
                 return found
-            return await self._surrounded(http, await _read(http))
+            return await self._surrounded(http, await self._read(http))
         except RefusedError as refused:
             return _refusal(refused)
         except CutOffError:
@@ -143,7 +144,23 @@ class ApiServer:
             return web.Response(body=encoded(body), headers={"Content-Type": content_type})
         if (described := openapi(self.objects.registry, http.path)) is not None:
             return web.Response(body=encoded(described), content_type=_JSON)
+        if http.path == OPENAPI_V2_PATH:
+            return web.Response(body=OPENAPI_V2, content_type=OPENAPI_V2_TYPE)
         return None
+
+    async def _read(self, http: web.BaseRequest) -> Request:
+        payload = await http.content.read()
+        if len(payload) > _LONGEST_BODY:
+            raise RefusedError(413, "RequestEntityTooLarge", f"the body is larger than {_LONGEST_BODY} bytes")
+        request = read_request(http.method, http.path, dict(http.query), http.headers)
+        if request is None:
+            raise nothing_here()
+        try:
+            body = read_body(payload, http.headers.get("Content-Type", ""))
+        except RefusedError:
+            self._handler.kind_of(request)  # that a kind is not served says more than that it cannot be read
+            raise
+        return replace(request, body=body)
 
     async def _surrounded(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         async def proceed() -> web.StreamResponse:
@@ -168,16 +185,6 @@ def _refuse_browsers(http: web.BaseRequest) -> None:
     name = host[: host.rindex("]")].lstrip("[") if "]" in host else host.partition(":")[0]
     if name not in _LOOPBACK or "Origin" in http.headers:
         raise RefusedError(403, "Forbidden", "only programs of this machine are served: no other Host, no Origin")
-
-
-async def _read(http: web.BaseRequest) -> Request:
-    payload = await http.content.read()
-    if len(payload) > _LONGEST_BODY:
-        raise RefusedError(413, "RequestEntityTooLarge", f"the body is larger than {_LONGEST_BODY} bytes")
-    request = read_request(http.method, http.path, dict(http.query), http.headers, payload)
-    if request is None:
-        raise nothing_here()
-    return request
 
 
 def _response(answer: Answer) -> web.Response:

@@ -1,5 +1,6 @@
 """Strategic merge patches: lists of built-in kinds are merged by their items' keys, with directives in the patch."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -56,7 +57,9 @@ def _patched_map(target: list[Any], patch: list[Any], key: str, shape: Shape, na
     for item in patch:
         if not isinstance(item, dict) or key not in item:
             raise RefusedError(
-                400, "BadRequest", f"map: {item} does not contain declared merge key: {key} (in {'.'.join(names)})"
+                400,
+                "BadRequest",
+                f"map: {json.dumps(item)} does not contain declared merge key: {key} (in {'.'.join(names)})",
             )
         place = next((n for n, one in enumerate(result) if one.get(key) == item[key]), None)
         if item.get(_DIRECTIVE) == "delete":

@@ -24,7 +24,7 @@ _SERVERS: Final = (  # the metadata that only the server writes
     "resourceVersion",
 )
 _KEPT_BY_STATUS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
-_METADATA_IN_STATUS: Final = {
+METADATA_IN_STATUS: Final = {
     NODES: ("labels", "annotations", "finalizers"),
     PODS: ("labels", "annotations", "finalizers"),
 }
@@ -70,7 +70,7 @@ def carried(kind: Kind, live: JsonObject, wanted: JsonObject, subresource: str) 
         metadata["namespace"] = stored["namespace"]
     _refuse_new_finalizers(kind, stored, metadata)
     if subresource == "status":
-        kept = tuple(key for key in _KEPT_BY_STATUS if key not in _METADATA_IN_STATUS.get(kind.storage, ()))
+        kept = tuple(key for key in _KEPT_BY_STATUS if key not in METADATA_IN_STATUS.get(kind.storage, ()))
         metadata = {key: value for key, value in metadata.items() if key not in kept}
         metadata.update({key: stored[key] for key in kept if key in stored})
         return _with_status({**live, "metadata": metadata}, wanted)
@@ -163,11 +163,6 @@ def _pod(new: JsonObject) -> JsonObject:
     return {**new, "status": {"phase": "Pending", "qosClass": _qos_class(new.get("spec") or {})}}
 
 
-def _definition(new: JsonObject) -> JsonObject:
-    finalizers = [one for one in new["metadata"].get("finalizers") or () if one != CRD_FINALIZER]
-    return {**new, "metadata": {**new["metadata"], "finalizers": [*finalizers, CRD_FINALIZER]}}
-
-
 def _claim(new: JsonObject) -> JsonObject:
     return {**new, "status": {}}
 
@@ -175,7 +170,6 @@ def _claim(new: JsonObject) -> JsonObject:
 _BEGINNINGS: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
     NAMESPACES: _namespace,
     PODS: _pod,
-    CRDS: _definition,
     "resourceclaims.resource.k8s.io": _claim,
 }
 

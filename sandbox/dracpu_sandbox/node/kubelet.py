@@ -89,6 +89,8 @@ class Kubelet:
             self._listed.set()
             return
         pod = Pod(event.object)
+        if pod.is_mirror:
+            return
         for known in self._workers.values():  # a pod of the same name may have taken its place unseen
             other = known.pod
             if (other.namespace, other.name) == (pod.namespace, pod.name) and other.uid != pod.uid:

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import shutil
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import DRIVER
 from dracpu_sandbox.client import MERGE, STRATEGIC, ConflictError, KubeClient
 from dracpu_sandbox.errors import SandboxError, cause
+from dracpu_sandbox.logs import WRITER
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.tree import shared_tree
@@ -56,12 +58,16 @@ class SimulatedNode:
         root: Path,
         *,
         agent: AgentKind = "task",
+        agent_log: Path | None = None,
+        on_agent: Callable[[str, bool], object] = lambda node, ready: None,
         pace: Pace | None = None,
     ) -> None:
         self.name = name
         self.machine = machine
         self.root = root
         self._kubeconfig = kubeconfig
+        self._agent_log = agent_log or root / "agent.log"
+        self._on_agent = on_agent
         self._pace = pace or Pace()
         self._run = root / "run"  # a tmpfs on real nodes: empty after a reboot
         self._var = root / "kubelet"
@@ -113,10 +119,12 @@ class SimulatedNode:
         if self._agent_task is not None:
             raise NodeError(f"the agent of {self.name} runs already")
         former = self._kubelet.plugins.expect_driver(DRIVER)
-        self._agent_task = self._group.create_task(
-            self._supervise_agent(), name=f"{self.name} agent", context=self._context
-        )
+        assert self._context is not None
+        context = self._context.copy()
+        context.run(WRITER.set, self._agent_log.stem)
+        self._agent_task = self._group.create_task(self._supervise_agent(), name=f"{self.name} agent", context=context)
         await self._agent_is_up(former)
+        self._on_agent(self.name, True)
 
     async def stop_agent(self) -> None:
         """SIGTERM, and no restart."""
@@ -241,6 +249,7 @@ class SimulatedNode:
         self._host.brutal = brutal
         await _cancel(self._agent_task)
         self._agent_task = None
+        self._on_agent(self.name, False)
         if self._kubelet is not None:
             self._kubelet.plugins.look()
 
@@ -278,7 +287,7 @@ class SimulatedNode:
             "status-interval": _STATUS_SECONDS,
         }
         arguments = [f"--{name}={value}" for name, value in options.items()]
-        return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self.root / "agent.log")
+        return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self._agent_log)
 
     async def _write_machine(self) -> None:
         """Swaps the tree as a whole: who reads it sees either the former machine or this one."""

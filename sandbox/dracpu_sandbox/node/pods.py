@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from dracpu_sandbox.node.programs import Program, program_of
-from dracpu_sandbox.resources import JsonObject
+from dracpu_sandbox.resources import MIRROR_ANNOTATION, JsonObject
 
 EXTENDED: Final = "extended-resources"  # what we call the claim that a pod's extended resources have become
 
@@ -52,6 +52,11 @@ class Pod:
     def deleted(self) -> bool:
         """Whether it is to end."""
         return bool(self.object["metadata"].get("deletionTimestamp"))
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether it shows what runs without it."""
+        return MIRROR_ANNOTATION in (self.object["metadata"].get("annotations") or {})
 
     @property
     def status(self) -> JsonObject:

@@ -137,7 +137,7 @@ _CORE: Final = (
         Column("Internal-IP", "", cell=cells.node_address("InternalIP"), priority=1),
         Column("External-IP", "", cell=cells.node_address("ExternalIP"), priority=1),
         Column("OS-Image", "", cell=cells.node_info("osImage"), priority=1),
-        Column("Kernel-Version", "", cell=cells.node_info("kernelVersion"), priority=1),
+        Column("Kernel-Version", "", cell=cells.node_kernel, priority=1),
         Column("Container-Runtime", "", cell=cells.node_info("containerRuntimeVersion"), priority=1),
         short=("no",), subresources=_STATUS,
         lists={**METADATA_LISTS, **_CONDITIONS, ("status", "addresses"): _by("type"), ("spec", "podCIDRs"): SET},
@@ -283,7 +283,9 @@ _OTHERS: Final = (
         short=("crd", "crds"), categories=("api-extensions",), subresources=_STATUS,
         lists={**METADATA_LISTS, **_CONDITIONS},
     ),
+    _kind("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", verbs=CREATE_ONLY),
     _kind("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", verbs=CREATE_ONLY),
+    _kind("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", verbs=CREATE_ONLY),
     _kind(
         "coordination.k8s.io", "leases", "Lease", Column("Holder", "", cell=at("spec", "holderIdentity")), AGE,
         namespaced=True,

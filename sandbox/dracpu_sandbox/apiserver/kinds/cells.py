@@ -174,6 +174,13 @@ def node_info(name: str) -> Callable[[JsonObject], object]:
     return at("status", "nodeInfo", name, otherwise=UNKNOWN)
 
 
+def node_kernel(node: JsonObject) -> str:
+    """KERNEL-VERSION, and for which processors it is."""
+    info = dig(node, "status", "nodeInfo") or {}
+    architecture = f" ({info['architecture']})" if info.get("architecture") else ""
+    return f"{info.get('kernelVersion') or UNKNOWN}{architecture}"
+
+
 # claims, events, bindings, services
 
 

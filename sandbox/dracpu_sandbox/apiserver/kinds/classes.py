@@ -36,11 +36,14 @@ _QUANTITIES: Final[Mapping[str, frozenset[str]]] = {
     "ResourceFieldSelector": frozenset({"divisor"}),
     "ResourceRequirements": frozenset({"limits", "requests"}),
 }
+_BYTES: Final[Mapping[str, frozenset[str]]] = {  # likewise: bytes, as base64
+    "ConfigMap": frozenset({"binaryData"}),
+    "Secret": frozenset({"data"}),
+}
 # fields that the client knows no type of
 _SCHEMAS_IN_SCHEMAS: Final = frozenset({"additionalItems", "additionalProperties", "items"})
 OR_BOOLEAN: Final = "x-or-boolean"  # in a schema: true, false or what this says
 CLASS: Final = "x-class"  # in a schema: the name of its class
-_QUANTITY: Final[JsonObject] = {"type": "string", "format": "quantity"}
 _CLASS_NAME: Final = re.compile(r"(?P<group>[A-Z][a-z]+)?(?P<version>V\d+(?:(?:alpha|beta)\d+)?)(?P<name>[A-Z].*)")
 
 
@@ -90,8 +93,11 @@ def _of_type(text: str, model: str, name: str) -> JsonObject:
         return {OR_BOOLEAN: schema(model)} if name.startswith("additional") else schema(model)
     inner = item_type(text)
     if inner is None:
-        is_quantity = text == "str" and name in _QUANTITIES.get(class_name(model), ())
-        return _QUANTITY if is_quantity else _PLAIN.get(text) or schema(text)
+        if text == "str" and name in _QUANTITIES.get(class_name(model), ()):
+            return {"type": "string", "format": "quantity"}
+        if text == "str" and name in _BYTES.get(class_name(model), ()):
+            return {"type": "string", "format": "byte"}
+        return _PLAIN.get(text) or schema(text)
     values = _of_type(inner[1], model, name)
     return _holding(inner[0], values)
 

@@ -22,6 +22,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "RoleBinding": "Who has a Role, in one namespace.",
     "Secret": "Configuration that only some may read, as keys and bytes.",
     "SelfSubjectAccessReview": "The question whether one may do something. The sandbox always says yes.",
+    "SelfSubjectReview": "The question who one is. The sandbox asks nobody, so all are its administrator.",
+    "SelfSubjectRulesReview": "The question what one may do. In the sandbox that is everything.",
     "Service": "A name and an address for pods.",
     "ServiceAccount": "An identity for pods.",
     "ValidatingAdmissionPolicy": "Rules in CEL that objects must obey. The sandbox stores them only.",

@@ -17,6 +17,11 @@ _PATCHES: Final = (
     "application/merge-patch+json",
     "application/apply-patch+yaml",
 )
+# kubectl reads version 2 before it sends a list, or what it does not know. It would check what is described here, which
+# is nothing: the server checks all the same. A protobuf message with its version, and title and version of the API.
+OPENAPI_V2_PATH: Final = "/openapi/v2"
+OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OPENAPI_V2: Final = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"  # custom resources have none
 
 

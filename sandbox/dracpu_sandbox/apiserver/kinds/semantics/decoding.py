@@ -1,5 +1,6 @@
 """A body becomes a built-in object: wrong types are refused, unknown fields and nulls are dropped."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from dracpu_sandbox.cel.quantity import Quantity, QuantityError
 Schema = Mapping[str, Any]
 
 _BAD_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_BASE64: Final = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _GO_TYPES: Final = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool"}
 _JSON_WORDS: Final[Mapping[type, str]] = {
     bool: "bool",
@@ -56,6 +58,8 @@ def _decode(wanted: Schema, value: Any, owner: str, path: str) -> Any:
     if expected == "array":
         items = wanted["items"]
         return [_decode(items, _zero(items) if one is None else one, owner, path) for one in value]
+    if wanted.get("format") == "byte":
+        _check_base64(value)
     if wanted.get("format") == "date-time" and ages.parse_time(value) is None:
         raise _DecodingError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
     return value
@@ -110,6 +114,14 @@ def _quantity(value: Any) -> str:
         return Quantity.parse(value).text
     except QuantityError as error:
         raise _DecodingError(_BAD_QUANTITY) from error
+
+
+def _check_base64(value: str) -> None:
+    bare = value.replace("\n", "").replace("\r", "")
+    good = _BASE64.match(bare)
+    end = good.end() if good else 0
+    if end < len(bare):
+        raise _DecodingError(f"illegal base64 data at input byte {end}")
 
 
 def unknown(kind: Kind, body: JsonObject) -> Iterator[str]:

@@ -10,6 +10,8 @@ from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
 
 _ANNOTATIONS_LIMIT: Final = 256 * 2**10
+_LONGEST_LABEL: Final = 63
+_LONGEST_NAME: Final = 253
 _PATH_SEGMENT_KINDS: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 
 
@@ -24,11 +26,11 @@ def check(kind: Kind, item: JsonObject) -> Iterator[Problem]:
         yield from names.qualified("metadata.annotations", key.lower())
     if sum(len(key) + len(value) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
         yield problems.too_long("metadata.annotations", _ANNOTATIONS_LIMIT)
-    for number, owner in enumerate(metadata.get("ownerReferences") or ()):
+    for owner in metadata.get("ownerReferences") or ():
         for name in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(name):
-                path = f"metadata.ownerReferences[{number}].{name}"
-                yield problems.invalid(path, "", f"{name if name != 'apiVersion' else 'version'} must not be empty")
+                detail = "version must not be empty" if name == "apiVersion" else "must not be empty"
+                yield problems.invalid(f"metadata.ownerReferences.{name}", "", detail)  # which one is not told
     for finalizer in metadata.get("finalizers") or ():
         yield from names.qualified("metadata.finalizers", finalizer)
 
@@ -51,8 +53,12 @@ def _name(kind: Kind, metadata: JsonObject) -> Iterator[Problem]:
     elif kind.kind == "Namespace" and not kind.is_custom:
         if "." in name:
             yield problems.invalid("metadata.name", name, "must not contain dots")
+        elif len(name) > _LONGEST_LABEL:
+            yield problems.invalid("metadata.name", name, f"must be no more than {_LONGEST_LABEL} characters")
         else:
             yield from names.label("metadata.name", name)
+    elif len(name) > _LONGEST_NAME:
+        yield problems.invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters")
     else:
         yield from names.subdomain("metadata.name", name)
     if kind.namespaced and metadata.get("namespace"):

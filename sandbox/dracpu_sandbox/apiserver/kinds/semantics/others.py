@@ -8,9 +8,11 @@ from typing import Final
 from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.model import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
-from dracpu_sandbox.apiserver.kinds.semantics import names
+from dracpu_sandbox.apiserver.kinds.semantics import names, nulls
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_DATA: Final = ("data", "binaryData")
+_IMMUTABLE: Final = "field is immutable when `immutable` is set"
 _KEY: Final = "[-._a-zA-Z0-9]+"
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 # Nodes that nobody describes further: these fields are always told
@@ -42,7 +44,7 @@ def node_with_defaults(node: JsonObject) -> JsonObject:
     }
     if status.get("capacity") and not status.get("allocatable"):
         filled["allocatable"] = status["capacity"]
-    return {**node, "spec": node.get("spec") or {}, "status": filled}
+    return {**node, "spec": node.get("spec") or {}, "status": nulls.with_times(filled, nulls.NODE_CONDITION)}
 
 
 def check_node(node: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
@@ -56,7 +58,7 @@ def check_node(node: JsonObject, old: JsonObject | None, subresource: str) -> It
 
 def check_config_map(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
     """What is wrong with a ConfigMap or a Secret."""
-    for field in ("data", "binaryData"):
+    for field in _DATA:
         for key in item.get(field) or ():
             if not re.fullmatch(_KEY, key):
                 detail = (
@@ -64,8 +66,22 @@ def check_config_map(item: JsonObject, old: JsonObject | None, subresource: str)
                     f"or 'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY}')"
                 )
                 yield problems.invalid(f"{field}[{key}]", key, detail)
-    if old is not None and old.get("immutable") and item.get("data") != old.get("data"):
-        yield problems.forbidden("data", "field is immutable when `immutable` is set")
+    for key in sorted(set(item.get("data") or ()) & set(item.get("binaryData") or ())):
+        yield problems.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+    if old is None or not old.get("immutable"):
+        return
+    if not item.get("immutable"):
+        yield problems.forbidden("immutable", _IMMUTABLE)
+    for field in _DATA:
+        if item.get(field) != old.get(field):
+            yield problems.forbidden(field, _IMMUTABLE)
+
+
+def check_secret(secret: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
+    """What is wrong with a Secret."""
+    if old is not None and secret["type"] != old["type"]:
+        yield problems.invalid("type", secret["type"], "field is immutable")
+    yield from check_config_map(secret, old, subresource)
 
 
 def secret_with_defaults(secret: JsonObject) -> JsonObject:
@@ -131,3 +147,15 @@ def check_event(event: JsonObject, old: JsonObject | None, subresource: str) -> 
 def allowed(review: JsonObject) -> JsonObject:
     """Everybody may do everything here."""
     return {**review, "status": {"allowed": True, "reason": "the sandbox allows everything"}}
+
+
+def all_rules(review: JsonObject) -> JsonObject:
+    """The same, as rules."""
+    resources = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    return {**review, "status": {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}}
+
+
+def administrator(review: JsonObject) -> JsonObject:
+    """Nobody is asked who they are, so all are the same one."""
+    return {**review, "status": {"userInfo": {"username": "sandbox", "groups": ["system:masters"]}}}

@@ -4,6 +4,7 @@ import re
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.semantics import nulls
 from dracpu_sandbox.apiserver.kinds.semantics.resources import quality_of_service
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -37,7 +38,7 @@ def pod_with_defaults(pod: JsonObject) -> JsonObject:
     if "qosClass" not in status:
         containers = [*(filled.get("initContainers") or ()), *(filled.get("containers") or ())]
         status["qosClass"] = quality_of_service(containers)
-    return {**pod, "spec": filled, "status": status}
+    return {**pod, "spec": filled, "status": nulls.with_times(status, nulls.POD_CONDITION)}
 
 
 def _tolerations(given: list[JsonObject]) -> list[JsonObject]:

@@ -15,6 +15,9 @@ _MUTABLE: Final = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _RESTARTS: Final = ("Always", "OnFailure", "Never")
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_LAST_PORT: Final = 65535
+_LONGEST_DEADLINE: Final = 2**31 - 1  # seconds
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _ONE_SOURCE: Final = ("resourceClaimName", "resourceClaimTemplateName")
 
@@ -24,8 +27,7 @@ def check_pod(pod: JsonObject, old: JsonObject | None, subresource: str) -> Iter
     if subresource:
         return
     if old is not None:
-        if _fixed(pod["spec"], old["spec"]) != _fixed(old["spec"], old["spec"]):
-            yield problems.forbidden("spec", _MUTABLE)
+        yield from _changes(pod["spec"], old["spec"])
         return
     spec = pod["spec"]
     claims = spec.get("resourceClaims") or []
@@ -46,9 +48,23 @@ def check_pod(pod: JsonObject, old: JsonObject | None, subresource: str) -> Iter
     yield from _of_the_pod(spec, claim_names)
 
 
+def _changes(spec: JsonObject, old: JsonObject) -> Iterator[Problem]:
+    for group in ("containers", "initContainers"):
+        containers = spec.get(group) or ()
+        if len(containers) != len(old.get(group) or ()):
+            yield problems.forbidden(f"spec.{group}", "pod updates may not add or remove containers")
+            return
+        for number, container in enumerate(containers):
+            yield from _image(container, f"spec.{group}[{number}]")
+    yield from _deadline(spec)
+    if _fixed(spec, old) != _fixed(old, old):
+        yield problems.forbidden("spec", _MUTABLE)
+
+
 def _of_the_pod(spec: JsonObject, claim_names: list[str]) -> Iterator[Problem]:
     if spec["restartPolicy"] not in _RESTARTS:
         yield problems.unsupported("spec.restartPolicy", spec["restartPolicy"], _RESTARTS)
+    yield from _deadline(spec)
     if spec.get("schedulingGates") and spec.get("nodeName"):
         yield problems.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
     for number, toleration in enumerate(spec.get("tolerations") or ()):
@@ -96,8 +112,12 @@ def _container(container: JsonObject, path: str, known: list[str], volumes: set[
         yield problems.duplicate(f"{path}.name", name)
     else:
         yield from names.label(f"{path}.name", name)
-    if not (container.get("image") or "").strip():
-        yield problems.required(f"{path}.image")
+    yield from _image(container, path)
+    for number, port in enumerate(container.get("ports") or ()):
+        yield from _port(port, f"{path}.ports[{number}]")
+    for number, variable in enumerate(container.get("env") or ()):
+        if not variable.get("name"):
+            yield problems.required(f"{path}.env[{number}].name")
     for number, mount in enumerate(container.get("volumeMounts") or ()):
         if not mount.get("name"):
             yield problems.required(f"{path}.volumeMounts[{number}].name")
@@ -106,6 +126,28 @@ def _container(container: JsonObject, path: str, known: list[str], volumes: set[
         if not mount.get("mountPath"):
             yield problems.required(f"{path}.volumeMounts[{number}].mountPath")
     yield from check_resources(container.get("resources") or {}, f"{path}.resources")
+
+
+def _image(container: JsonObject, path: str) -> Iterator[Problem]:
+    if not (container.get("image") or "").strip():
+        yield problems.required(f"{path}.image")
+
+
+def _port(port: JsonObject, path: str) -> Iterator[Problem]:
+    if not port.get("containerPort"):
+        yield problems.required(f"{path}.containerPort")
+    for name in ("containerPort", "hostPort"):
+        if port.get(name) and not 0 < port[name] <= _LAST_PORT:
+            yield problems.invalid(f"{path}.{name}", port[name], f"must be between 1 and {_LAST_PORT}, inclusive")
+    if port["protocol"] not in _PROTOCOLS:
+        yield problems.unsupported(f"{path}.protocol", port["protocol"], _PROTOCOLS)
+
+
+def _deadline(spec: JsonObject) -> Iterator[Problem]:
+    seconds = spec.get("activeDeadlineSeconds")
+    if seconds is not None and not 0 < seconds <= _LONGEST_DEADLINE:
+        detail = f"must be between 1 and {_LONGEST_DEADLINE}, inclusive"
+        yield problems.invalid("spec.activeDeadlineSeconds", seconds, detail)
 
 
 def _uses(used: list[JsonObject], path: str, claims: list[str]) -> Iterator[Problem]:

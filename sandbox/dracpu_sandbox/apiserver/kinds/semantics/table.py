@@ -8,7 +8,7 @@ from dracpu_sandbox.apiserver.kinds import definitioncheck, definitions
 from dracpu_sandbox.apiserver.kinds.gates import Gates
 from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.problems import Problem
-from dracpu_sandbox.apiserver.kinds.semantics import claims, others, poddefaults, pods, slices
+from dracpu_sandbox.apiserver.kinds.semantics import claims, nulls, others, poddefaults, pods, slices
 
 Complete = Callable[[JsonObject], JsonObject]
 Gated = Callable[[JsonObject, Gates], JsonObject]
@@ -39,15 +39,18 @@ class Semantics:
 _NONE: Final = Semantics()
 _TABLE: Final[Mapping[tuple[str, str], Semantics]] = {
     ("", "ConfigMap"): Semantics(check=others.check_config_map),
+    ("", "Event"): Semantics(nulls.core_event),
     ("", "Namespace"): Semantics(others.namespace_with_defaults),
     ("", "Node"): Semantics(others.node_with_defaults, others.check_node),
     ("", "Pod"): Semantics(poddefaults.pod_with_defaults, pods.check_pod),
-    ("", "Secret"): Semantics(others.secret_with_defaults, others.check_config_map),
+    ("", "Secret"): Semantics(others.secret_with_defaults, others.check_secret),
     ("", "Service"): Semantics(others.service_with_defaults),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): Semantics(definitions.with_defaults, definitioncheck.check),
+    ("authentication.k8s.io", "SelfSubjectReview"): Semantics(others.administrator),
     ("authorization.k8s.io", "SelfSubjectAccessReview"): Semantics(others.allowed),
+    ("authorization.k8s.io", "SelfSubjectRulesReview"): Semantics(others.all_rules),
     ("coordination.k8s.io", "Lease"): Semantics(check=others.check_lease),
-    ("events.k8s.io", "Event"): Semantics(check=others.check_event),
+    ("events.k8s.io", "Event"): Semantics(nulls.event, others.check_event),
     ("rbac.authorization.k8s.io", "ClusterRole"): Semantics(check=others.check_role),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): Semantics(check=others.check_binding),
     ("rbac.authorization.k8s.io", "Role"): Semantics(check=others.check_role),

@@ -1,0 +1,97 @@
+"""The agents as kubectl sees them: a pod for each, in the namespace of the chart.
+
+Nothing runs them: they are what a kubelet shows of its static pods, which the API server has not asked it to start.
+"""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+import structlog
+
+from dracpu_sandbox.client import ConflictError, KubeClient
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.install import NAMESPACE
+from dracpu_sandbox.resources import MIRROR_ANNOTATION, PODS, JsonObject
+
+CONTAINER: Final = "agent"
+
+_PREFIX: Final = "agent-"
+_IMAGE: Final = "dracpu-agent"
+
+log = structlog.get_logger("sandbox")
+
+
+class AgentPods:
+    """Keeps the pods as the agents are."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._changes: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+        self._starts: dict[str, int] = {}
+
+    def changed(self, node: str, *, ready: bool) -> None:
+        """The agent of a node serves now, or does not any more."""
+        self._changes.put_nowait((node, ready))
+
+    async def run(self) -> NoReturn:
+        """Until cancelled."""
+        while True:
+            node, ready = await self._changes.get()
+            try:
+                await self._show(node, ready=ready)
+            except SandboxError as error:  # a person has deleted it, or its namespace
+                log.warning("the agent's pod is not shown", node=node, error=str(error))
+
+    async def _show(self, node: str, *, ready: bool) -> None:
+        if ready:
+            self._starts[node] = self._starts.get(node, 0) + 1
+        with contextlib.suppress(ConflictError):  # it has been there since the agent's first start
+            await self._client.create(PODS, agent_pod(node))
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = agent_status(now, self._starts.get(node, 0), ready=ready)
+        await self._client.patch(PODS, _PREFIX + node, {"status": status}, NAMESPACE, subresource="status")
+
+
+def node_of_agent(namespace: str, pod: str) -> str | None:
+    """The node whose agent a pod shows; None for any other pod."""
+    return pod.removeprefix(_PREFIX) if namespace == NAMESPACE and pod.startswith(_PREFIX) else None
+
+
+def agent_pod(node: str) -> JsonObject:
+    """The pod of a node's agent."""
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {
+            "name": _PREFIX + node,
+            "namespace": NAMESPACE,
+            "labels": {"app.kubernetes.io/component": "agent"},
+            "annotations": {MIRROR_ANNOTATION: node},
+        },
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,  # whoever deletes it does not wait for a kubelet
+            "containers": [{"name": CONTAINER, "image": _IMAGE}],
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+
+
+def agent_status(now: str, starts: int, *, ready: bool) -> JsonObject:
+    """The status of such a pod."""
+    ended = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": now}}
+    state = {"running": {"startedAt": now}} if ready else ended
+    conditions = [
+        {"type": kind, "status": str(ready), "lastTransitionTime": now} for kind in ("Ready", "ContainersReady")
+    ]
+    container = {
+        "name": CONTAINER,
+        "ready": ready,
+        "restartCount": max(0, starts - 1),
+        "state": state,
+        "image": _IMAGE,
+        "imageID": "",
+    }
+    return {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}

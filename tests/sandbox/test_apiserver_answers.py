@@ -1,0 +1,214 @@
+"""Answers that a person meets through kubectl, as a real API server gave them."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from api_caller import CONFIG_MAPS, CRDS, NODES, PODS, THING, THINGS, Caller, config_map, pod, thing
+
+EVENTS = "/api/v1/namespaces/default/events"
+SECRETS = "/api/v1/namespaces/default/secrets"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Caller]:
+    async with Caller(THING) as caller:
+        yield caller
+
+
+# What is not there
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nothing", f"{PODS}/web/ephemeralcontainers", "/nothing"])
+async def test_what_is_not_served_has_details_though_empty(api: Caller, path: str) -> None:
+    refusal = await api.refused("GET", path)
+    assert (refusal["code"], refusal["reason"], refusal["details"]) == (404, "NotFound", {})
+
+
+async def test_a_custom_object_has_no_unknown_subresource(api: Caller) -> None:
+    refusal = await api.refused("GET", f"{THINGS}/one/scale")
+    assert refusal["message"] == 'things.things.dev "one" not found'
+
+
+async def test_that_a_kind_is_not_served_is_told_before_that_its_body_is_not_understood(api: Caller) -> None:
+    unreadable = b"k8s\x00\x0a\x06\x0a\x01v\x12\x01X"
+    answered = await api.call("POST", "/apis/apps/v1/namespaces/default/deployments", unreadable, headers=PROTOBUF)
+    assert answered.code == 404
+    assert (await api.call("POST", CONFIG_MAPS, unreadable, headers=PROTOBUF)).code == 415
+
+
+async def test_the_old_description_of_the_api_is_there_and_says_nothing(api: Caller) -> None:
+    async with api.session.get("/openapi/v2") as answer:
+        assert answer.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+        assert await answer.read() == b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.36.0"
+
+
+# Lists
+
+
+@pytest.mark.parametrize(
+    "query, code",
+    [
+        ({"resourceVersion": "x"}, 400),
+        ({"resourceVersionMatch": "Exact"}, 422),
+        ({"resourceVersionMatch": "Near", "resourceVersion": "1"}, 422),
+    ],
+    ids=str,
+)
+async def test_a_list_of_no_moment_is_refused(api: Caller, query: dict[str, str], code: int) -> None:
+    assert (await api.refused("GET", CONFIG_MAPS, **query))["code"] == code
+
+
+# Deleting
+
+
+@pytest.mark.parametrize("name", ["default", "kube-public", "kube-system"])
+async def test_the_first_namespaces_stay(api: Caller, name: str) -> None:
+    refusal = await api.refused("DELETE", f"/api/v1/namespaces/{name}")
+    assert refusal["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    assert name in await api.names("/api/v1/namespaces")
+
+
+async def test_nothing_is_created_of_a_kind_that_is_going(api: Caller) -> None:
+    held = thing("held")
+    held["metadata"]["finalizers"] = ["things.dev/held"]
+    await api.create(THINGS, held)
+    assert "finalizers" not in (await api.get(f"{CRDS}/things.things.dev"))["metadata"]
+    await api.delete(f"{CRDS}/things.things.dev")
+    refusal = await api.refused("POST", THINGS, thing("late"))
+    assert refusal["message"].endswith("create not allowed while custom resource definition is terminating")
+
+
+# Patching and applying
+
+
+@pytest.mark.parametrize(
+    "how, patch",
+    [("merge", {"spec": {"colour": "red"}}), ("json", [{"op": "add", "path": "/spec/colour", "value": "red"}])],
+)
+async def test_a_patch_with_an_unknown_field_makes_the_object_invalid(api: Caller, how: str, patch: Any) -> None:
+    await api.create(THINGS, thing())
+    refusal = await api.refused("PATCH", f"{THINGS}/one", patch, how, fieldValidation="Strict")
+    assert (refusal["code"], refusal["reason"]) == (422, "Invalid")
+    (cause,) = refusal["details"]["causes"]
+    assert cause["field"] == "patch"
+    assert cause["message"].endswith('strict decoding error: unknown field "spec.colour"')
+
+
+async def test_to_apply_a_status_is_not_to_apply_labels(api: Caller) -> None:
+    await api.apply(f"{THINGS}/one", {**thing(), "metadata": {"name": "one", "labels": {"a": "b"}}}, "first")
+    config = {**thing(), "metadata": {"name": "one", "labels": {"a": "c"}}, "status": {"phase": "Ready"}}
+    after = await api.apply(f"{THINGS}/one/status", config, "second")
+    assert (after["metadata"]["labels"], after["status"]) == ({"a": "b"}, {"phase": "Ready"})
+
+
+async def test_what_kubectl_applies_it_will_find_as_applied_last(api: Caller) -> None:
+    made = thing(color="red")
+    made["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(made)}
+    await api.create(THINGS, made)
+    other = await api.apply(f"{THINGS}/one", thing(size=1), "other")
+    assert json.loads(other["metadata"]["annotations"][LAST_APPLIED])["spec"] == {"color": "red"}
+    mine = await api.apply(f"{THINGS}/one", thing(size=1), "kubectl")
+    assert json.loads(mine["metadata"]["annotations"][LAST_APPLIED]) == thing(size=1)
+
+
+# What is always told
+
+
+async def test_events_have_their_times_where_nobody_tells_them(api: Caller) -> None:
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default"}}
+    made = await api.create(EVENTS, event)
+    assert {name: made[name] for name in ("eventTime", "firstTimestamp", "lastTimestamp")} == {
+        "eventTime": None,
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+    }
+    other = await api.get("/apis/events.k8s.io/v1/namespaces/default/events/e")
+    assert other["deprecatedLastTimestamp"] is None
+
+
+async def test_conditions_have_their_times_where_nobody_tells_them(api: Caller) -> None:
+    await api.create(PODS, pod())
+    patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    (condition,) = (await api.patch(f"{PODS}/web/status", patch))["status"]["conditions"]
+    assert condition == {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
+    node = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    (condition,) = (await api.create(NODES, node))["status"]["conditions"]
+    assert condition["lastHeartbeatTime"] is None
+
+
+# What objects must not be
+
+
+@pytest.mark.parametrize(
+    "change, field",
+    [({"type": "x"}, "type"), ({"immutable": False}, "immutable"), ({"data": {"a": "YQ=="}}, "data")],
+    ids=["type", "immutable", "data"],
+)
+async def test_a_secret_that_is_immutable_stays_as_it_is(api: Caller, change: Any, field: str) -> None:
+    await api.create(SECRETS, {"metadata": {"name": "s"}, "immutable": True, "data": {"a": "Yg=="}})
+    refusal = await api.refused("PATCH", f"{SECRETS}/s", change, "merge")
+    assert [cause["field"] for cause in refusal["details"]["causes"]] == [field]
+
+
+@pytest.mark.parametrize("text, place", [("%%", 0), ("YQ==YQ==", 4), ("YWJj?", 4), ("YQ", 0)])
+async def test_data_must_be_base64(api: Caller, text: str, place: int) -> None:
+    refusal = await api.refused("POST", SECRETS, {"metadata": {"name": "s"}, "data": {"a": text}})
+    assert refusal["message"].endswith(f"illegal base64 data at input byte {place}")
+
+
+async def test_base64_may_have_line_breaks(api: Caller) -> None:
+    await api.create(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "YWJj\nYQ==\n"}})
+
+
+async def test_a_key_is_text_or_bytes(api: Caller) -> None:
+    refusal = await api.refused("POST", CONFIG_MAPS, {**config_map("a", {"k": "v"}), "binaryData": {"k": "YQ=="}})
+    assert 'data[k]: Invalid value: "k": duplicate of key present in binaryData' in refusal["message"]
+
+
+@pytest.mark.parametrize(
+    "operation, field",
+    [
+        ({"op": "add", "path": "/spec/containers/-", "value": {"name": "b", "image": "x"}}, "spec.containers"),
+        ({"op": "add", "path": "/spec/initContainers", "value": [{"name": "b", "image": "x"}]}, "spec.initContainers"),
+        ({"op": "replace", "path": "/spec/containers/0/image", "value": ""}, "spec.containers[0].image"),
+        ({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 0}, "spec.activeDeadlineSeconds"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+async def test_a_pods_containers_are_what_they_are(api: Caller, operation: Any, field: str) -> None:
+    await api.create(PODS, pod())
+    refusal = await api.refused("PATCH", f"{PODS}/web", [operation], "json")
+    assert [cause["field"] for cause in refusal["details"]["causes"]] == [field]
+
+
+async def test_ports_and_variables_of_containers_are_looked_at(api: Caller) -> None:
+    bad = pod()
+    bad["spec"]["containers"][0] |= {
+        "ports": [
+            {"containerPort": 0},
+            {"containerPort": 70000, "protocol": "X"},
+            {"containerPort": 1, "hostPort": -1},
+        ],
+        "env": [{"value": "x"}],
+    }
+    refusal = await api.refused("POST", PODS, bad)
+    assert [cause["field"].removeprefix("spec.containers[0].") for cause in refusal["details"]["causes"]] == [
+        "ports[0].containerPort",
+        "ports[1].containerPort",
+        "ports[1].protocol",
+        "ports[2].hostPort",
+        "env[0].name",
+    ]
+
+
+async def test_names_and_owners_are_judged_in_its_words(api: Caller) -> None:
+    refusal = await api.refused("POST", CONFIG_MAPS, config_map("a" * 254))
+    assert refusal["message"].endswith("must be no more than 253 characters")
+    refusal = await api.refused("POST", CONFIG_MAPS, config_map("a", ownerReferences=[{"apiVersion": "v1"}]))
+    assert {cause["field"]: cause["message"] for cause in refusal["details"]["causes"]} == {
+        f"metadata.ownerReferences.{name}": 'Invalid value: "": must not be empty' for name in ("kind", "name", "uid")
+    }
