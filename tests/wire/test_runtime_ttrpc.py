@@ -8,10 +8,21 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dracpu_agent.runtime.mux import PLUGIN_CONNECTION, RUNTIME_CONNECTION, ConnectionEndedError, Mux, ProtocolError
 from dracpu_agent.runtime.proto import ttrpc_pb2
-from dracpu_agent.runtime.ttrpc import MAX_DATA, Call, Client, Code, Reply, Server, StatusError
+from dracpu_agent.runtime.ttrpc import (
+    MAX_DATA,
+    Call,
+    Client,
+    Code,
+    MessageType,
+    Reply,
+    Server,
+    StatusError,
+    message_header,
+)
 from dracpu_sandbox.node.nri_wire import CallError, PluginConnection
 
 Answer = Callable[[Call], Awaitable[Reply]]
@@ -186,6 +197,24 @@ async def test_a_bug_becomes_an_error_that_says_nothing_of_the_inside(tmp_path: 
             with pytest.raises(CallError, match="internal error") as failed:
                 await runtime.call("service", "Method", b"", 10)
             assert "secret" not in str(failed.value)
+
+
+async def test_a_bug_is_answered_before_it_is_logged() -> None:
+    """The runtime waits 2 s, and then goes on without us: a busy machine may need them for the traceback."""
+    logged_before: list[int] = []
+
+    async def answer(call: Call) -> Reply:
+        raise KeyError("bug")
+
+    async def write(_: bytes, data: bytes) -> None:
+        logged_before.append(len(logs))
+
+    request = ttrpc_pb2.Request(service="service", method="Method").SerializeToString()
+    with capture_logs() as logs:
+        async with asyncio.TaskGroup() as group:
+            Server(answer, write, group).receive(message_header(1, MessageType.REQUEST, request) + request)
+    assert logged_before == [0]
+    assert [one["event"] for one in logs] == ["call of the runtime failed"]
 
 
 async def test_an_error_of_the_runtime_is_raised_with_its_text(tmp_path: Path) -> None:
