@@ -31,7 +31,7 @@ class AgentPods:
         self._changes: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._starts: dict[str, int] = {}
 
-    def changed(self, node: str, *, ready: bool) -> None:
+    def changed(self, node: str, ready: bool) -> None:
         """The agent of a node serves now, or does not any more."""
         self._changes.put_nowait((node, ready))
 

@@ -16,18 +16,14 @@ from dracpu_agent.cluster.access import from_kubeconfig
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import JsonObject, Resource
 
-PatchKind = Literal["merge", "json", "strategic", "apply"]
+PatchKind = Literal["merge", "strategic"]
 MERGE: Final = "merge"
-JSON: Final = "json"
 STRATEGIC: Final = "strategic"
-APPLY: Final = "apply"
 MANAGER: Final = "dracpu-sandbox"
 
 _CONTENT_TYPES: Final[Mapping[PatchKind, str]] = {
     "merge": "application/merge-patch+json",
-    "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
-    "apply": "application/apply-patch+yaml",
 }
 _REQUEST_SECONDS: Final = 30.0
 _WATCH_SECONDS: Final = 300
@@ -143,12 +139,25 @@ class KubeClient:
         subresource: str = "",
         kind: PatchKind = MERGE,
         manager: str = MANAGER,
-        force: bool = False,
     ) -> JsonObject:
-        """Changes parts of an object; a server-side apply also makes it."""
-        query = {"fieldManager": manager} | ({"force": "true"} if force else {})
+        """Changes parts of an object."""
         path = resource.path(namespace, name, subresource)
-        return await self._request("PATCH", path, query, patch, _CONTENT_TYPES[kind])
+        return await self._request("PATCH", path, {"fieldManager": manager}, patch, _CONTENT_TYPES[kind])
+
+    async def patch_status(
+        self, resource: Resource, body: JsonObject, status: JsonObject, *, manager: str = MANAGER
+    ) -> JsonObject:
+        """Changes parts of the status of this very object, not of one that has taken its name."""
+        metadata = body["metadata"]
+        return await self.patch(
+            resource,
+            metadata["name"],
+            {"metadata": {"uid": metadata["uid"]}, "status": status},
+            _namespace(body),
+            subresource="status",
+            kind=STRATEGIC,
+            manager=manager,
+        )
 
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace: int | None = None, uid: str = ""

@@ -156,7 +156,7 @@ class Sandbox:
                 place / "nodes" / name,
                 agent=self._agent,
                 agent_log=self._agent_log(name),
-                on_agent=lambda name, ready: agents.changed(name, ready=ready),
+                on_agent=agents.changed,
             )
             started.append(asyncio.Event())
             hosted.append(group.create_task(self._host(node, turns, started[-1]), name=f"node {name}"))

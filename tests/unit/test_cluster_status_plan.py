@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_transition_times
+from dracpu_sandbox.apiserver.patches import merge_patched
 
 
 def status(ready: str = "True", *, message: str = "", phase: str = "Ready", claims: int = 0) -> dict[str, Any]:
@@ -88,22 +89,9 @@ json_values = st.recursive(
 statuses = st.dictionaries(st.sampled_from("abc"), json_values)
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7396, as the API server does it."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
-
-
 @given(statuses, statuses)
 def test_the_patch_makes_of_any_status_the_wanted_one(wanted: dict[str, Any], current: dict[str, Any]) -> None:
-    assert merged(current, difference(wanted, current)) == wanted
+    assert merge_patched(current, difference(wanted, current)) == wanted
 
 
 @given(statuses)

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
 
-from dracpu_sandbox.client import STRATEGIC, Event
+from dracpu_sandbox.client import Event
 from dracpu_sandbox.controllers.controller import Cluster, Controller, Duty
 from dracpu_sandbox.controllers.releasing import uses
 from dracpu_sandbox.resources import PODS, JsonObject
@@ -63,8 +63,7 @@ class DeviceTaintEvictor(Controller):
             "DeletionByDeviceTaintManager",
             "Device Taint manager: deleting due to NoExecute taint",
         )
-        status = {"status": {"conditions": [reason]}}
-        await client.patch(PODS, name, status, namespace, subresource="status", kind=STRATEGIC, manager=self.name)
+        await client.patch_status(PODS, pod, {"conditions": [reason]}, manager=self.name)
         await client.delete(PODS, name, namespace, uid=metadata["uid"])
         await self.tell(
             pod,

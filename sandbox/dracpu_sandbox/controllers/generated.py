@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ClassVar, Final
 
-from dracpu_sandbox.client import STRATEGIC, InvalidError, NotFoundError
+from dracpu_sandbox.client import InvalidError, NotFoundError
 from dracpu_sandbox.controllers.controller import Cluster, Controller, Duty
 from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, PODS, JsonObject
 from dracpu_sandbox.scheduler.claims import is_owned_by
@@ -38,19 +38,10 @@ class ClaimMaker(Controller):
                 made.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
         if not made:
             return
-        metadata = pod["metadata"]
         fresh = {one["name"] for one in made}
         told = [one for one in claims_told(pod) if one["name"] not in fresh]
-        status = {"metadata": {"uid": metadata["uid"]}, "status": {"resourceClaimStatuses": [*told, *made]}}
-        written = await self.cluster.client.patch(
-            PODS,
-            metadata["name"],
-            status,
-            metadata["namespace"],
-            subresource="status",
-            kind=STRATEGIC,
-            manager=self.name,
-        )
+        status = {"resourceClaimStatuses": [*told, *made]}
+        written = await self.cluster.client.patch_status(PODS, pod, status, manager=self.name)
         self.cluster.pods.wrote(written)
 
     async def _is_settled(self, pod: JsonObject, entry: str) -> bool:

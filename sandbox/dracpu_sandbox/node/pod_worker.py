@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from dracpu_agent.claims.model import ClaimRef
-from dracpu_sandbox.client import STRATEGIC, KubeClient, NotFoundError
+from dracpu_sandbox.client import KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
 from dracpu_sandbox.node.events import EventRecorder
@@ -268,14 +268,7 @@ class PodWorker:
         if _plain(status) == self._reported:
             return
         with contextlib.suppress(NotFoundError):  # deleted this moment
-            await self._client.patch(
-                PODS,
-                self._pod.name,
-                {"metadata": {"uid": self._pod.uid}, "status": status},
-                self._pod.namespace,
-                subresource="status",
-                kind=STRATEGIC,
-            )
+            await self._client.patch_status(PODS, self._pod.object, status)
             self._reported = _plain(status)
 
     def _seen(self) -> Seen:

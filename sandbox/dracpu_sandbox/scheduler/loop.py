@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from contextlib import suppress
 
-from dracpu_sandbox.client import STRATEGIC, Event, KubeClient, NotFoundError
+from dracpu_sandbox.client import Event, KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import CLAIMS, DEVICE_CLASSES, EVENTS, NODES, PODS, SLICES, JsonObject
 from dracpu_sandbox.scheduler.claims import (
@@ -173,17 +173,7 @@ class Scheduler:
         wanted = condition("PodScheduled", False, refusal.reason, refusal.message)
         if has_condition(pod, wanted):
             return
-        metadata = pod["metadata"]
-        status = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [wanted]}}
-        written = await self._client.patch(
-            PODS,
-            metadata["name"],
-            status,
-            metadata["namespace"],
-            subresource="status",
-            kind=STRATEGIC,
-            manager=SCHEDULER,
-        )
+        written = await self._client.patch_status(PODS, pod, {"conditions": [wanted]}, manager=SCHEDULER)
         self._pods.wrote(written)
         self._tell(pod, reason="FailedScheduling", note=refusal.message, warning=True)
 

@@ -12,7 +12,6 @@ from dracpu_sandbox.cel.expressions import CelError, compile_expression
 
 _LIMIT: Final = 32  # requests, selectors, constraints, configs
 _SUB_REQUESTS: Final = 8
-_TOLERATIONS: Final = 16
 _OPAQUE_BYTES: Final = 10240
 _NO_SUCH_REQUEST: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
