@@ -13,23 +13,22 @@ from typing import Any, Final
 
 import structlog
 
-from dracpu_agent import status
-from dracpu_agent.auditing import Auditor
 from dracpu_agent.cdi.files import CdiDirectory
-from dracpu_agent.claimreader import ApiClaimReader
+from dracpu_agent.checkpoint.statefile import StateFile
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster import access
-from dracpu_agent.cluster.claims import DeviceStatusWriter
+from dracpu_agent.cluster.claims import ApiClaimReader
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.cpunode import CpuNodeWatch, StatusWriter
+from dracpu_agent.cluster.device_status import DeviceStatusWriter
 from dracpu_agent.cluster.events import Events, Subject
-from dracpu_agent.cluster.slice_controller import SliceController, SlicesState
-from dracpu_agent.document import document_of, gauges_of
+from dracpu_agent.cluster.slices.controller import SliceController, SlicesState
 from dracpu_agent.errors import DriverError, SettingsRefusedError
-from dracpu_agent.health import health_of
-from dracpu_agent.hotplug import Hotplug, report_incomplete
-from dracpu_agent.kubelet.cpu_manager import CpuManagerStateError, is_static
+from dracpu_agent.host import sysfs
+from dracpu_agent.host.cpu_manager import CpuManagerStateError, is_static
+from dracpu_agent.host.hotplug import Hotplug, report_incomplete
 from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.registration import RegistrationStatus
@@ -37,17 +36,18 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.observe.http import HttpServer
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_agent.observe.state import StateServer
-from dracpu_agent.options import RunOptions
-from dracpu_agent.pinning import Pinning
-from dracpu_agent.recovery import recover
+from dracpu_agent.report import node_status as status
+from dracpu_agent.report.conditions import Standing, name_offline
+from dracpu_agent.report.device_health import health_of
+from dracpu_agent.report.document import document_of, gauges_of
+from dracpu_agent.report.node_status import Condition
 from dracpu_agent.runtime.plugin import NriPlugin
-from dracpu_agent.standing import Standing, name_offline
-from dracpu_agent.statefile import StateFile
-from dracpu_agent.status import Condition
-from dracpu_agent.topology import sysfs
-from dracpu_agent.topology.model import Topology
-from dracpu_agent.transactions import ClaimTransactions
+from dracpu_agent.topology.topology import Topology
 from dracpu_agent.version import __version__
+from dracpu_agent.work.auditing import Auditor
+from dracpu_agent.work.pinning import Pinning
+from dracpu_agent.work.recovery import recover
+from dracpu_agent.work.transactions import ClaimTransactions
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.settings import SettingsError, decode_spec

@@ -11,20 +11,20 @@ from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.checkpoint import Checkpoint
 from dracpu_agent.claims.draining import draining
 from dracpu_agent.claims.earmarks import Earmarks
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.granting import Granting
 from dracpu_agent.claims.ledger import HeldClaim, Ledger
-from dracpu_agent.claims.model import ClaimRef
 from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest
-from dracpu_agent.devices.model import Device, Taint
+from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish
+from dracpu_agent.devices.withheld import Reserve
 from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
 from dracpu_agent.placement.board import Board, Division
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
-from dracpu_agent.placement.reserve import Reserve
 from dracpu_agent.topology.change import changed
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet, union, union_by_name
 from dracpu_api.settings import CpuNodeSpec, Settings

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from helm_chart import CHART, NAMESPACE, Manifest, container_of, granted, pod_of, render
 
-from dracpu_agent import options
+from dracpu_agent.cli import options
 from dracpu_api import names
 
 pytestmark = pytest.mark.skipif(

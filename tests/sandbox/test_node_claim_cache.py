@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.kubelet.proto import kubelet_dra_pb2 as dra
 from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
 from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin

@@ -13,7 +13,7 @@ from fake_kubelet import kubelet_root
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.registration import RegistrationStatus

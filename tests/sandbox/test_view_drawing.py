@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from random_machines import machines
 
 from dracpu_agent.topology.layout import layout
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.machines.presets import EPYC, HYBRID, LAB, PRESETS, XEON
 from dracpu_sandbox.view.drawing import draw

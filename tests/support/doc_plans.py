@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from dracpu_agent.cli.options import parser
 from dracpu_agent.devices.publish import resolve
-from dracpu_agent.options import parser
 from dracpu_agent.topology.export import to_json
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import EPYC

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from math import ceil, floor, sqrt
 
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 
 Groups = dict[int, set[int]]
 Shares = tuple[tuple[int, int, int], ...]  # (position of the group, base, chunks of the remainder)

@@ -9,11 +9,11 @@ from dra_objects import claim_spec
 from dra_objects import request as asking
 
 from dracpu_agent.claims.checkpoint import Checkpoint
-from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.request import ClaimRequest, read_request
 from dracpu_agent.node import NodeState
-from dracpu_agent.placement.model import Container, RuntimeInfo
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.placement.container import Container, RuntimeInfo
+from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, OutstandingClaim, Settings
 

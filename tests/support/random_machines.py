@@ -5,7 +5,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import CpuSet
 
 # Drawn as seeds: hypothesis' own draws prefer the small and the equal, and the defects live in the large and uneven.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.runtime.plugin import Backoff, NriPlugin
 from dracpu_api.cpuset import CpuSet
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dracpu_agent.cluster.http1 import Answer, HttpClient, Limits
+from dracpu_agent.http1.client import Answer, HttpClient, Limits
 
 OK: Final = b"HTTP/1.1 200 OK\r\n"
 EMPTY: Final = OK + b"Content-Length: 0\r\n\r\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dracpu_agent.topology import described
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 
 VECTORS = Path(__file__).parents[1] / "vectors"

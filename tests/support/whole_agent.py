@@ -11,10 +11,10 @@ from fake_kubelet import FakeKubelet, kubelet_root
 from nodes import NODE, machine, spec
 
 from dracpu_agent.app import Agent
+from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.options import RunOptions
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_sandbox.node.containers import PodSandbox
 from dracpu_sandbox.node.nri_runtime import NriRuntime

@@ -21,7 +21,7 @@ from dracpu_agent.allocation.errors import (
 )
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.errors import ClaimError
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Strategy
 

@@ -8,7 +8,7 @@ from nodes import NODE, claim_object, node, ref, share, whole
 from dracpu_agent.allocation.errors import CpusetInUseError, NotEnoughCoresError
 from dracpu_agent.claims.request import ClaimRequest, read_request
 from dracpu_agent.node import NodeState
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode, Strategy
 from dracpu_sandbox.machines.answer import topology_of

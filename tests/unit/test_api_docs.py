@@ -4,8 +4,8 @@ import doc_manifests
 import pytest
 from doc_manifests import ROOT, Shown
 
-from dracpu_agent import options
 from dracpu_agent.claims.parameters import read_parameters
+from dracpu_agent.cli import options
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_api import names
 from dracpu_api.validate import parse

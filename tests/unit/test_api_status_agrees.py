@@ -3,10 +3,10 @@
 import pytest
 from nodes import SAFE_RUNTIME, spec
 
-from dracpu_agent import status
 from dracpu_agent.cluster.status_plan import with_transition_times
 from dracpu_agent.node import NodeState
-from dracpu_agent.standing import Standing
+from dracpu_agent.report import node_status as status
+from dracpu_agent.report.conditions import Standing
 from dracpu_api.models import CpuNodeStatus
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine

@@ -9,7 +9,7 @@ from nodes import NODE, claim_object, machine, node, outstanding, ref, request, 
 
 from dracpu_agent.claims.alignment import Alignment, Neighbour, alignments_of, matched, roots_of
 from dracpu_agent.claims.request import read_request
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode
 

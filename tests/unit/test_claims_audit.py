@@ -3,9 +3,9 @@ import asyncio
 import pytest
 from nodes import NODE, claim_object, container, node, request, share, uid, whole
 
-from dracpu_agent.auditing import Auditor
 from dracpu_agent.claims.audit import Audit, Finding, look
 from dracpu_agent.errors import ClaimError
+from dracpu_agent.work.auditing import Auditor
 
 NUMA1 = "cpudevnuma001"
 

@@ -1,10 +1,10 @@
 import pytest
 from nodes import machine
 
-from dracpu_agent.devices.model import RequestPolicy, Taint
+from dracpu_agent.devices.device import RequestPolicy, Taint
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish, represents, resolve
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode, Settings
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dracpu_agent.allocation.choose import Ask, choose
 from dracpu_agent.allocation.machine import Machine
-from dracpu_agent.devices.model import Capacity
+from dracpu_agent.devices.device import Capacity
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Settings, Strategy

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.kubelet.operations import ClaimOperations
 
 ONE, TWO = ClaimRef("default", "one", "uid-1"), ClaimRef("default", "two", "uid-2")

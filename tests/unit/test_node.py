@@ -21,8 +21,8 @@ from nodes import (
     whole,
 )
 
+from dracpu_agent.claims.grant import CpuGrant
 from dracpu_agent.claims.ledger import HeldClaim, LedgerError
-from dracpu_agent.claims.model import CpuGrant
 from dracpu_agent.claims.request import ClaimRefusedError, read_request
 from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
 from dracpu_agent.node import NodeState

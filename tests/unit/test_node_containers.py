@@ -15,7 +15,7 @@ from nodes import (
 )
 
 from dracpu_agent.errors import ClaimError, PlacementError
-from dracpu_agent.placement.model import ContainerUpdate
+from dracpu_agent.placement.container import ContainerUpdate
 from dracpu_agent.placement.proof import UnknownConsumerError
 from dracpu_api.cpuset import CpuSet
 

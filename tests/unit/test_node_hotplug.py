@@ -7,10 +7,10 @@ from nodes import OLD_RUNTIME, container, machine, node, outstanding, request, r
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.request import ClaimRefusedError
-from dracpu_agent.document import document_of_checkpoint
 from dracpu_agent.errors import ClaimError, PlacementError, SettingsRefusedError
-from dracpu_agent.health import health_of
 from dracpu_agent.node import NodeState
+from dracpu_agent.report.device_health import health_of
+from dracpu_agent.report.document import document_of_checkpoint
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode
 

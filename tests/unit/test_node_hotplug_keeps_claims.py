@@ -12,7 +12,7 @@ from nodes import NODE, SAFE_RUNTIME, container, machine, request, revived, shar
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.errors import ClaimError, PlacementError, SettingsRefusedError
 from dracpu_agent.node import NodeState
-from dracpu_agent.placement.model import Container
+from dracpu_agent.placement.container import Container
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode
 

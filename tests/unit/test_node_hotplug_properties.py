@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from nodes import NODE, SAFE_RUNTIME, machine, outstanding, request, revived, share, spec, uid, whole, without
 
 from dracpu_agent.claims import checkpoint
-from dracpu_agent.devices.model import Device
+from dracpu_agent.devices.device import Device
 from dracpu_agent.errors import ClaimError, SettingsRefusedError
 from dracpu_agent.node import NodeState
 from dracpu_api.cpuset import EMPTY, CpuSet

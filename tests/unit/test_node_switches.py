@@ -21,7 +21,7 @@ from nodes import (
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.request import read_request
-from dracpu_agent.devices.model import Taint
+from dracpu_agent.devices.device import Taint
 from dracpu_agent.errors import ClaimError, SettingsRefusedError
 from dracpu_agent.node import NodeState
 from dracpu_api.settings import Allocation, GroupBy, Mode

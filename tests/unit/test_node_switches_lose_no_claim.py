@@ -14,7 +14,7 @@ from nodes import NODE, SAFE_RUNTIME, machine, request, revived, share, spec, ui
 from nodes import outstanding as as_listed
 
 from dracpu_agent.claims import checkpoint
-from dracpu_agent.devices.model import Device
+from dracpu_agent.devices.device import Device
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.node import NodeState
 from dracpu_api.cpuset import EMPTY, CpuSet

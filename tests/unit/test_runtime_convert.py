@@ -3,7 +3,7 @@
 import pytest
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet

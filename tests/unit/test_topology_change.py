@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dracpu_agent.host.sysfs import read
 from dracpu_agent.topology.change import changed
-from dracpu_agent.topology.model import Topology
-from dracpu_agent.topology.sysfs import read
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine, Quirk, uniform

@@ -8,7 +8,7 @@ import pytest
 
 from dracpu_agent.topology.described import ONLY, machines
 from dracpu_agent.topology.export import to_json
-from dracpu_agent.topology.model import Topology, TopologyError
+from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import LAB
 

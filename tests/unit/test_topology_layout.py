@@ -7,7 +7,7 @@ from hypothesis import given
 from random_machines import machines
 
 from dracpu_agent.topology.layout import Row, from_layout, layout
-from dracpu_agent.topology.model import Topology, TopologyError
+from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import EPYC_512, HYBRID, LAB, PRESETS

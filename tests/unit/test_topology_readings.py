@@ -2,7 +2,6 @@
 
 import pytest
 
-from dracpu_agent.topology.model import TopologyError
 from dracpu_agent.topology.readings import (
     Group,
     Readings,
@@ -13,6 +12,7 @@ from dracpu_agent.topology.readings import (
     parse_mask,
     partition,
 )
+from dracpu_agent.topology.topology import TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
 
 SINGLE = {cpu: Group(CpuSet((cpu,)), cpu) for cpu in range(8)}

@@ -9,8 +9,8 @@ from pathlib import Path
 from nodes import node, request, share
 from whole_agent import whole_node
 
+from dracpu_agent.checkpoint.statefile import CURRENT
 from dracpu_agent.claims import checkpoint
-from dracpu_agent.statefile import CURRENT
 from dracpu_sandbox.machines.presets import LAB
 from dracpu_sandbox.machines.tree import directory, write_tree
 

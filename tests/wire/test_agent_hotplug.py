@@ -16,9 +16,9 @@ from running_operator import kubeconfig
 from whole_agent import whole_node
 
 from dracpu_agent import app
-from dracpu_agent.hotplug import Hotplug
-from dracpu_agent.topology.model import Topology, TopologyError
-from dracpu_agent.topology.sysfs import read
+from dracpu_agent.host.hotplug import Hotplug
+from dracpu_agent.host.sysfs import read
+from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Mode
 from dracpu_sandbox.machines.answer import topology_of

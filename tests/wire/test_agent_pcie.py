@@ -9,7 +9,7 @@ from dra_objects import slice_of
 from nodes import NODE, claim_object, machine, ref, share, spec
 from whole_agent import WholeNode, whole_node
 
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import CpuNodeSpec, GroupBy
 from dracpu_sandbox.apiserver.kinds.gates import LIST_ATTRIBUTES

@@ -10,13 +10,14 @@ from background import background
 from fake_api import FakeApi
 from nodes import uid
 
-from dracpu_agent.claims.model import ClaimRef, CpuGrant
+from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.cluster.access import ApiAccess
-from dracpu_agent.cluster.backoff import Backoff
-from dracpu_agent.cluster.claims import DeviceStatusWriter, get_claim
+from dracpu_agent.cluster.claims import ApiClaimReader, ClaimMissingError
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import NotFoundError, UnavailableError
+from dracpu_agent.cluster.device_status import DeviceStatusWriter
 from dracpu_agent.cluster.events import EventLimiter, Events, Subject
+from dracpu_agent.cluster.retry_delay import Backoff
+from dracpu_agent.errors import NotReadyError
 from dracpu_api.cpuset import CpuSet
 
 
@@ -61,12 +62,13 @@ def shown(server: FakeApi, name: str) -> Any:
 
 async def test_a_claim_is_read_within_the_callers_time(server: FakeApi, client: ApiClient) -> None:
     ref = claim(server, "c")
-    assert (await get_claim(client, "default", "c"))["metadata"]["uid"] == ref.uid
-    with pytest.raises(NotFoundError):
-        await get_claim(client, "default", "none")
+    reader = ApiClaimReader(client, "n1")
+    assert (await reader.read(ref, seconds=10))["metadata"]["uid"] == ref.uid
+    with pytest.raises(ClaimMissingError):
+        await reader.read(ClaimRef("default", "none", uid(1)), seconds=10)
     server.pause()
-    with pytest.raises(UnavailableError):
-        await get_claim(client, "default", "c", seconds=0.01)
+    with pytest.raises(NotReadyError):
+        await reader.read(ref, seconds=0.01)
 
 
 async def test_owners_see_the_cpus_of_each_device(server: FakeApi, writer: DeviceStatusWriter) -> None:

@@ -11,8 +11,8 @@ from fake_api import FakeApi
 
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.slice_controller import SliceController, SlicesState, SliceTiming
-from dracpu_agent.devices.model import Capacity, Device, RequestPolicy, Taint
+from dracpu_agent.cluster.slices.controller import SliceController, SlicesState, SliceTiming
+from dracpu_agent.devices.device import Capacity, Device, RequestPolicy, Taint
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.apiserver.kinds.gates import CONSUMABLE_CAPACITY, DEVICE_TAINTS, LIST_ATTRIBUTES
 

@@ -10,7 +10,7 @@ import pytest
 from fake_kubelet import FakeKubelet, kubelet_root
 from structlog.testing import capture_logs
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.kubelet.dra import DraPlugin
 from dracpu_agent.kubelet.health import DeviceHealth

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_kubelet import FakeKubelet, kubelet_root
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.registration import RegistrationStatus

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from recording_handler import RecordingHandler, running
 
-from dracpu_agent.placement.model import ContainerUpdate
+from dracpu_agent.placement.container import ContainerUpdate
 from dracpu_agent.runtime.plugin import Backoff
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.node.containers import Container, PodSandbox

@@ -7,7 +7,7 @@ import pytest
 from recording_handler import SHARED, RecordingHandler, running
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.runtime.hooks import SERVICE, Hooks
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_agent.runtime.ttrpc import Call, Code, StatusError

@@ -7,7 +7,7 @@ import pytest
 from recording_handler import SHARED, RecordingHandler, running
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.runtime import plugin as plugin_module
 from dracpu_agent.runtime.plugin import RuntimeUnavailableError, UpdateFailedError
 from dracpu_api.cpuset import EMPTY, CpuSet

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology.topology import Cpu, Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.claims.model import ClaimRef
 from dracpu_agent.devices.publish import represents
 from dracpu_api.settings import CpuNodeSpec
 

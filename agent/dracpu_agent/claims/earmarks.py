@@ -15,7 +15,7 @@ from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.devices.publish import grouping_of, resolve
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
 from dracpu_api.settings import Allocation, GroupBy, OutstandingClaim, Settings
 

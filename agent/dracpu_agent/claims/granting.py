@@ -8,10 +8,10 @@ from dracpu_agent.allocation.choose import Ask, choose
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.earmarks import Earmarks
-from dracpu_agent.claims.model import CpuGrant
+from dracpu_agent.claims.grant import CpuGrant
 from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
 from dracpu_agent.devices.publish import grouping_of, resolve
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.settings import Allocation, GroupBy
 

@@ -7,7 +7,7 @@ CPUs are then neither free nor shared, and Prepare of the same claim revives it.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from dracpu_agent.claims.model import ClaimRef, CpuGrant
+from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.errors import DriverError
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet, union

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.parameters import ClaimParameters, parameters_for
 from dracpu_agent.claims.quantity import whole_cpus
 from dracpu_agent.errors import ClaimError

@@ -1,89 +1,78 @@
-"""ResourceClaims: read in Prepare, and told afterwards which CPUs they got."""
+"""Reads ResourceClaims, and the PCIe roots of the other drivers' devices that a claim is aligned with."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, NoReturn
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 import structlog
 
-from dracpu_agent.claims.model import ClaimRef, CpuGrant
-from dracpu_agent.cluster.backoff import Backoff
+from dracpu_agent.claims.alignment import alignments_of, matched, roots_of
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_agent.cluster.resources import RESOURCE_CLAIMS, JsonObject
+from dracpu_agent.cluster.errors import ApiError, NotFoundError
+from dracpu_agent.cluster.resources import RESOURCE_CLAIMS, RESOURCE_SLICES, JsonObject
+from dracpu_agent.errors import ClaimError, NotReadyError
 
-log = structlog.stdlib.get_logger(__name__)
+NEIGHBOURS_SECONDS: Final = 2.0  # a preference is not worth more of the kubelet's 45 s
 
-READ_SECONDS: Final = 10.0
-
-
-async def get_claim(api: ApiClient, namespace: str, name: str, *, seconds: float = READ_SECONDS) -> JsonObject:
-    """The claim as it stands; `seconds` is short where the ledger can answer instead. Raises ApiError's subclasses."""
-    return await api.get(RESOURCE_CLAIMS, name, namespace=namespace, seconds=seconds)
+log = structlog.get_logger("claims")
 
 
-class DeviceStatusWriter:
-    """Shows a claim's CPUs to its owner in status.devices[].data. Never on Prepare's path: `set` only notes it down.
+class ClaimMissingError(ClaimError):
+    """The kubelet asks for a claim that the API server does not have."""
 
-    Server-side apply with the claim's UID, so that a claim made anew under the same name is not touched. What cannot
-    succeed (the claim is gone, deallocated, or permissions are missing) is dropped; no claim waits for it.
-    """
 
-    def __init__(self, api: ApiClient, driver: str, *, backoff: Backoff | None = None) -> None:
+class ApiClaimReader:
+    """One node's view."""
+
+    def __init__(self, api: ApiClient, node_name: str, neighbours_seconds: float = NEIGHBOURS_SECONDS) -> None:
         self._api = api
-        self._driver = driver
-        self._backoff = backoff or Backoff()
-        self._pending: dict[str, JsonObject] = {}  # claim UID -> what to apply; the oldest first
-        self._wake = asyncio.Event()
+        self._node_name = node_name
+        self._neighbours_seconds = neighbours_seconds
 
-    def set(self, claim: ClaimRef, grants: Sequence[CpuGrant]) -> None:
-        """The claim was prepared with these grants; a later call replaces what is still unwritten."""
-        self._pending.pop(claim.uid, None)
-        self._pending[claim.uid] = device_status(self._driver, claim, grants)
-        self._wake.set()
+    async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
+        """The claim object."""
+        claim = await self.read_if_there(ref, seconds)
+        if claim is None:
+            raise ClaimMissingError(f"claim {ref} does not exist any more: delete the pod that refers to it")
+        return claim
 
-    def forget(self, claim_uid: str) -> None:
-        """The claim was unprepared: nothing needs to be written any more."""
-        self._pending.pop(claim_uid, None)
-
-    async def run(self) -> NoReturn:
-        """Until cancelled; one write at a time, so that pods starting together find the API server free."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._pending:
-                await self._write(next(iter(self._pending)))
-
-    async def _write(self, uid: str) -> None:
-        body = self._pending[uid]
-        metadata = body["metadata"]
+    async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
+        """The claim object; None when there is none of that name."""
         try:
-            await self._api.apply(RESOURCE_CLAIMS, body, namespace=metadata["namespace"], subresource="status")
-        except UnavailableError as error:
-            await asyncio.sleep(self._backoff.next(error))
-            if self._pending.get(uid) is body:  # others first: the trouble may be this claim's alone
-                self._pending[uid] = self._pending.pop(uid)
-            return
-        except (NotFoundError, ConflictError):
-            pass  # the claim is gone, or another one has its name
+            return await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace, seconds=seconds)
+        except NotFoundError:
+            return None
         except ApiError as error:
-            claim = f"{metadata['namespace']}/{metadata['name']}"
-            log.warning("the claim's status does not show its CPUs", claim=claim, error=error.message)
-        self._backoff.reset()
-        if self._pending.get(uid) is body:  # else it was replaced or forgotten meanwhile
-            del self._pending[uid]
+            raise NotReadyError(f"claim {ref} cannot be read: {error}") from error
 
+    async def roots_beside(self, claim: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
+        """Request -> the PCIe roots that it was matched on with devices of other drivers. What is not known in time is
+        left out: the CPUs are in the right device all the same."""
+        alignments = alignments_of(claim)
+        slices = await self._slices_of({other.driver for alignment in alignments for other in alignment.neighbours})
+        roots: dict[str, list[frozenset[str]]] = {}
+        for alignment in alignments:
+            found = [roots_of(slices.get(other.driver, ()), other) for other in alignment.neighbours]
+            for request in alignment.requests:
+                roots.setdefault(request, []).extend(found)
+        return {request: matched(found) for request, found in roots.items()}
 
-def device_status(driver: str, claim: ClaimRef, grants: Sequence[CpuGrant]) -> JsonObject:
-    """What to apply to the claim's status; an entry is known by driver, pool, device and share."""
-    return {
-        "metadata": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
-        "status": {
-            "devices": [
-                {"driver": driver, "pool": grant.pool, "device": grant.device}
-                | ({"shareID": grant.share_id} if grant.share_id is not None else {})
-                | {"data": {"cpuset": str(grant.cpus)}}
-                for grant in grants
-            ]
-        },
-    }
+    async def _slices_of(self, drivers: Collection[str]) -> Mapping[str, Sequence[JsonObject]]:
+        """Driver -> its slices on this node, as far as they can be read in the time that all of them have together."""
+        slices: dict[str, Sequence[JsonObject]] = {}
+        failure = ""
+        try:
+            async with asyncio.timeout(self._neighbours_seconds):
+                for driver in sorted(drivers):
+                    on_node = f"spec.nodeName={self._node_name},spec.driver={driver}"
+                    try:
+                        found = await self._api.list(RESOURCE_SLICES, field_selector=on_node)
+                        slices[driver] = found.get("items") or ()
+                    except ApiError as error:
+                        failure = error.message
+        except TimeoutError:
+            failure = f"no answer within {self._neighbours_seconds:g} s"
+        if failure:
+            log.warning("PCIe roots of the claim's other devices not found, its CPUs may be far", error=failure)
+        return slices

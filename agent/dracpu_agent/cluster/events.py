@@ -10,10 +10,10 @@ from typing import Final, Literal, NoReturn
 
 import structlog
 
-from dracpu_agent.cluster.backoff import Backoff
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.errors import ApiError, UnavailableError
 from dracpu_agent.cluster.resources import CPU_NODES, EVENTS, RESOURCE_CLAIMS, JsonObject
+from dracpu_agent.cluster.retry_delay import Backoff
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -8,10 +8,10 @@ from typing import NoReturn
 
 import structlog
 
-from dracpu_agent.cluster.backoff import Backoff
 from dracpu_agent.cluster.client import ApiClient, WatchEvent
 from dracpu_agent.cluster.errors import ApiError
 from dracpu_agent.cluster.resources import JsonObject, Resource, revision_of
+from dracpu_agent.cluster.retry_delay import Backoff
 
 log = structlog.stdlib.get_logger(__name__)
 

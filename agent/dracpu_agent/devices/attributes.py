@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from dracpu_agent.devices.model import AttributeValue
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.devices.device import AttributeValue
+from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Settings

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from dracpu_agent.devices.attributes import pcie_roots
-from dracpu_agent.devices.model import OFFLINE, PARTLY_OFFLINE, AttributeValue, Capacity, Device, RequestPolicy
+from dracpu_agent.devices.device import OFFLINE, PARTLY_OFFLINE, AttributeValue, Capacity, Device, RequestPolicy
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.whole_cores import kinds_of, offered_in_whole_cores
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import GroupBy

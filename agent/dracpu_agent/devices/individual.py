@@ -4,9 +4,9 @@ import re
 from typing import Final
 
 from dracpu_agent.devices.attributes import pcie_roots
-from dracpu_agent.devices.model import OFFLINE, AttributeValue, Device
+from dracpu_agent.devices.device import OFFLINE, AttributeValue, Device
 from dracpu_agent.devices.offer import Offer
-from dracpu_agent.topology.model import Cpu, Topology
+from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 

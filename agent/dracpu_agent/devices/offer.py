@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dracpu_agent.devices.model import Taint
+from dracpu_agent.devices.device import Taint
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.settings import Settings
 

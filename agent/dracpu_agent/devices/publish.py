@@ -1,9 +1,9 @@
 """The room's front door: what a node offers under its settings, and what a device's name stands for."""
 
 from dracpu_agent.devices import grouped, individual
-from dracpu_agent.devices.model import Device
+from dracpu_agent.devices.device import Device
 from dracpu_agent.devices.offer import Offer
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import GroupBy, Mode, Settings
 

@@ -10,7 +10,7 @@ their sum can be made, whichever of them went before. The others are given too w
 from collections import Counter
 from collections.abc import Iterable
 
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 
 Kinds = tuple[int, ...]  # numbers of threads, ascending, each divides the next; the last one is the unit

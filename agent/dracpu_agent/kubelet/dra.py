@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.kubelet.operations import ClaimOperations, Outcome, Verb
 from dracpu_agent.kubelet.proto.kubelet_dra_pb2 import (
     Claim,

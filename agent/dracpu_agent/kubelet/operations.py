@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import structlog
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.errors import DriverError
 
 Verb = Literal["prepare", "unprepare"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.placement.proof import Use
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.model import Container
+from dracpu_agent.placement.container import Container
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.names import CDI_ENV_PREFIX

@@ -13,7 +13,7 @@ import structlog
 from google.protobuf.message import DecodeError, Message
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.model import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_agent.runtime.ttrpc import Call, Code, Reply, StatusError

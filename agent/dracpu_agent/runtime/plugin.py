@@ -16,7 +16,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from dracpu_agent.errors import DriverError
-from dracpu_agent.placement.model import ContainerUpdate
+from dracpu_agent.placement.container import ContainerUpdate
 from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.hooks import Hooks, RuntimeHandler
 from dracpu_agent.runtime.mux import PLUGIN_CONNECTION, RUNTIME_CONNECTION, ConnectionEndedError, Mux

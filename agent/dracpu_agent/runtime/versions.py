@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from dracpu_agent.placement.model import RuntimeInfo
+from dracpu_agent.placement.container import RuntimeInfo
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(.*)", re.DOTALL)
 # "-rc.1", "~beta2", and Go's name for a commit on the way to a version: "-0.20260301120000-abcdef". Suffixes of

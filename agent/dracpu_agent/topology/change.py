@@ -7,7 +7,7 @@ named by what is online (readings.py); they keep the names that they had, for de
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dracpu_agent.topology.model import CoreType, Cpu, Topology
+from dracpu_agent.topology.topology import CoreType, Cpu, Topology
 from dracpu_api.cpuset import CpuSet
 
 

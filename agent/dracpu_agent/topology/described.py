@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dracpu_agent.topology.export import core_type_of, cpu_of, from_items, number_of
-from dracpu_agent.topology.model import Cpu, Topology, TopologyError
+from dracpu_agent.topology.topology import Cpu, Topology, TopologyError
 
 ONLY: Final = ""  # the name of a machine that stands alone in its file
 _NEEDED: Final = ("cpu", "core", "socket", "numa", "uncore")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from dracpu_agent.topology.model import CORE_TYPES, CoreType, Cpu, Topology, TopologyError
+from dracpu_agent.topology.topology import CORE_TYPES, CoreType, Cpu, Topology, TopologyError
 from dracpu_api.cpuset import MAX_CPU
 
 FIELDS: Final = ("cpu", "core", "socket", "numa", "l3", "type", "siblings")

@@ -11,7 +11,7 @@ On a hybrid machine the name of a type stands before the cores of that type: "p-
 from collections.abc import Iterable
 from typing import TypedDict
 
-from dracpu_agent.topology.model import CORE_TYPES, CoreType, Cpu, Topology, TopologyError
+from dracpu_agent.topology.topology import CORE_TYPES, CoreType, Cpu, Topology, TopologyError
 from dracpu_api.cpuset import CpuSet, CpuSetError
 
 

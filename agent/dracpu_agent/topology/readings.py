@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dracpu_agent.topology.model import CoreType, Cpu, Topology, TopologyError
+from dracpu_agent.topology.topology import CoreType, Cpu, Topology, TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 
 UNKNOWN: Final = -1  # what the kernel itself writes for an id that it does not know

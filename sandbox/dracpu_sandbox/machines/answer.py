@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dracpu_agent.topology.model import CoreType, Cpu, Topology
+from dracpu_agent.topology.topology import CoreType, Cpu, Topology
 from dracpu_sandbox.machines.description import Machine, Place, Quirk
 
 NOT_DESCRIBED: Final = (

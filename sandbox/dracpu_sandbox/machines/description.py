@@ -11,7 +11,7 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Literal
 
-from dracpu_agent.topology.model import CoreType
+from dracpu_agent.topology.topology import CoreType
 from dracpu_api.cpuset import EMPTY, CpuSet
 
 

@@ -7,7 +7,7 @@ lowest CPU, and nothing is offline. All else is read from its tree as it stood i
 from pathlib import Path
 
 from dracpu_agent.topology.export import from_json
-from dracpu_agent.topology.model import Topology, TopologyError
+from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.machines.description import Machine, Place
 from dracpu_sandbox.machines.presets import PRESETS

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from dracpu_agent.topology.model import CoreType
+from dracpu_agent.topology.topology import CoreType
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.machines.description import Machine, Place, Quirk
 

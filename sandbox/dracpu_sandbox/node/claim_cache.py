@@ -14,7 +14,7 @@ from typing import Final
 
 import grpc
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin, prepared_devices
 from dracpu_sandbox.resources import JsonObject
 

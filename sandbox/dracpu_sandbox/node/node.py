@@ -19,8 +19,8 @@ from typing import Final, Self
 
 import structlog
 
+from dracpu_agent.host.sysfs import read_online
 from dracpu_agent.kubelet.sockets import MAX_PATH_BYTES
-from dracpu_agent.topology.sysfs import read_online
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import DRIVER
 from dracpu_sandbox.client import MERGE, STRATEGIC, ConflictError, KubeClient

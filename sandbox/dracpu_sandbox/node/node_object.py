@@ -3,7 +3,7 @@
 import zlib
 from typing import Final
 
-from dracpu_agent.topology.model import Topology
+from dracpu_agent.topology.topology import Topology
 from dracpu_sandbox.resources import NODES, JsonObject
 
 KUBELET_VERSION: Final = "v1.36.3"

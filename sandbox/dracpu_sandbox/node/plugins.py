@@ -16,7 +16,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from dracpu_agent.claims.model import ClaimRef, PreparedDevice
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.kubelet.proto import kubelet_dra_pb2 as dra
 from dracpu_agent.kubelet.proto import kubelet_health_pb2 as health
 from dracpu_agent.kubelet.proto import kubelet_registration_pb2 as registration

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from dracpu_agent.claims.model import ClaimRef
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_sandbox.client import KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache

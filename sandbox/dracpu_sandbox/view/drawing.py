@@ -16,7 +16,7 @@ from typing import Final
 
 from rich.text import Text
 
-from dracpu_agent.topology.model import CORE_TYPES
+from dracpu_agent.topology.topology import CORE_TYPES
 from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_sandbox.resources import JsonObject
 from dracpu_sandbox.view.marks import HELD, RESERVED, SHARED, Uses, uses_of

@@ -1,0 +1,1 @@
+"""The command line: options, and the commands that print."""

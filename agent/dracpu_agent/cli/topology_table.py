@@ -1,0 +1,95 @@
+"""`dracpu-agent topology`: the machine as a table for people.
+
+8 CPUs online (0-7): 2 sockets, 2 NUMA nodes, 2 L3 groups, 4 cores of 2 threads
+1 reserved (0), marked *
+
+SOCKET  NUMA  L3  TYPE      CPUS  CORES
+     0     0   0  standard   0-3  0*,1 2-3
+     1     1   1  standard   4-7  4-5 6-7
+"""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Final
+
+from dracpu_agent.topology.topology import CoreType, Topology
+from dracpu_api.cpuset import EMPTY, CpuSet
+
+WIDTH: Final = 120  # lists of cores go on in the next line beyond it
+LEAST_LIST_WIDTH: Final = 40
+HEADINGS: Final = ("SOCKET", "NUMA", "L3", "TYPE", "CPUS", "CORES")
+
+
+def table(topology: Topology, reserved: CpuSet = EMPTY) -> str:
+    """One row for the cores that share socket, NUMA node, L3 cache and type; below it, what is not offered."""
+    rows: dict[tuple[int, int, int, CoreType], list[CpuSet]] = {}
+    for threads in topology.cores.values():
+        cpu = topology.by_id[threads.lowest]
+        rows.setdefault((cpu.socket, cpu.numa, cpu.l3, cpu.type), []).append(threads)
+    cells: list[tuple[str, ...]] = [HEADINGS]
+    for (socket, numa, l3, core_type), cores in sorted(rows.items(), key=lambda row: (row[0][:3], row[1][0].lowest)):
+        named = "-" if l3 < 0 else str(l3)
+        words = " ".join(_core(threads, reserved) for threads in cores)
+        cells.append((str(socket), str(numa), named, core_type, str(sum(map(len, cores))), words))
+    parts = [_summary(topology, reserved), _aligned(cells)]
+    remarks = _remarks(topology)
+    if remarks:
+        parts.append("\n".join(remarks))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(topology: Topology, reserved: CpuSet) -> str:
+    counts = ", ".join(
+        (
+            _count(len(topology.sockets), "socket"),
+            _count(len(topology.numa_nodes), "NUMA node"),
+            _count(len(topology.l3_groups), "L3 group"),
+            _count(len(topology.cores), "core") + _threads(topology),
+        )
+    )
+    summary = f"{_count(len(topology.cpus), 'CPU')} online ({topology.online}): {counts}"
+    marked = reserved & topology.online
+    return f"{summary}\n{len(marked)} reserved ({marked}), marked *" if marked else summary
+
+
+def _threads(topology: Topology) -> str:
+    sizes = sorted({len(threads) for threads in topology.cores.values()})
+    if sizes == [1]:
+        return ", no SMT"
+    return f" of {sizes[0]} threads" if len(sizes) == 1 else f" of {sizes[0]} to {sizes[-1]} threads"
+
+
+def _core(threads: CpuSet, reserved: CpuSet) -> str:
+    if threads.isdisjoint(reserved):
+        return str(threads)
+    return ",".join(f"{cpu}*" if cpu in reserved else str(cpu) for cpu in threads)
+
+
+def _aligned(cells: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    start = sum(widths) + 2 * len(widths)
+    lines: list[str] = []
+    for *short, last in cells:
+        padded = [
+            cell.ljust(width) if heading == "TYPE" else cell.rjust(width)
+            for heading, cell, width in zip(HEADINGS, short, widths, strict=False)
+        ]
+        wrapped = textwrap.wrap(last, max(LEAST_LIST_WIDTH, WIDTH - start), break_on_hyphens=False)
+        lines.append("  ".join([*padded, wrapped[0]]))
+        lines.extend(" " * start + line for line in wrapped[1:])
+    return "\n".join(lines)
+
+
+def _remarks(topology: Topology) -> list[str]:
+    named = (
+        ("offline", topology.offline),
+        ("isolated (isolcpus; offered all the same)", topology.isolated),
+        ("without timer tick (nohz_full; offered all the same)", topology.nohz_full),
+    )
+    remarks = [f"{name}: {cpus}" for name, cpus in named if cpus]
+    remarks.extend(f"CPU {cpu} is online but not offered: {why}" for cpu, why in topology.incomplete.items())
+    return remarks
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""The node's ResourceSlices: what to write, when, and whether the API server stored it."""

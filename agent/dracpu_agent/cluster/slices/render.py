@@ -1,0 +1,72 @@
+"""Devices as ResourceSlices carry them (resource.k8s.io/v1). Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from dracpu_agent.cluster.resources import JsonObject
+from dracpu_agent.devices.device import AttributeValue, Capacity, Device, Taint
+
+_LISTS: Final = frozenset({"strings", "ints", "bools", "versions"})
+
+
+def render_device(device: Device) -> JsonObject:
+    """One entry of spec.devices; what is empty is left out, as the API server does in its answers."""
+    rendered: JsonObject = {"name": device.name}
+    if device.attributes:
+        rendered["attributes"] = {name: _attribute(value) for name, value in device.attributes.items()}
+    if device.capacity is not None:
+        rendered["allowMultipleAllocations"] = True
+        rendered["capacity"] = {device.capacity.name: _capacity(device.capacity)}
+    if device.taints:
+        rendered["taints"] = [_taint(taint) for taint in device.taints]
+    return rendered
+
+
+def without_lists(devices: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
+    """The devices less their attributes that are lists; the others are the same objects as before."""
+    return tuple(_without_lists(device) for device in devices)
+
+
+def quantity(amount: int) -> str:
+    """A whole number as the API server itself writes it: 2000 comes back as "2k", and must not look like a change."""
+    suffixes = ["", "k", "M", "G", "T", "P", "E"]
+    while amount and amount % 1000 == 0 and len(suffixes) > 1:
+        amount //= 1000
+        del suffixes[0]
+    return f"{amount}{suffixes[0]}"
+
+
+def _without_lists(device: JsonObject) -> JsonObject:
+    attributes = device.get("attributes") or {}
+    kept = {name: value for name, value in attributes.items() if _LISTS.isdisjoint(value)}
+    if len(kept) == len(attributes):
+        return device
+    rest = {field: value for field, value in device.items() if field != "attributes"}
+    return rest | {"attributes": kept} if kept else rest
+
+
+def _attribute(value: AttributeValue) -> JsonObject:
+    if isinstance(value, bool):  # before int: a bool is one
+        return {"bool": value}
+    if isinstance(value, int):
+        return {"int": value}
+    if isinstance(value, str):
+        return {"string": value}
+    return {"strings": list(value)}
+
+
+def _capacity(capacity: Capacity) -> JsonObject:
+    policy = capacity.policy
+    rendered: JsonObject = {"default": quantity(policy.default)}
+    if policy.valid_values:
+        rendered["validValues"] = [quantity(value) for value in policy.valid_values]
+    elif policy.minimum is not None:
+        rendered["validRange"] = {"min": quantity(policy.minimum)}
+        if policy.step is not None:
+            rendered["validRange"]["step"] = quantity(policy.step)
+    return {"value": quantity(capacity.value), "requestPolicy": rendered}
+
+
+def _taint(taint: Taint) -> JsonObject:
+    rendered = {"key": taint.key, "effect": taint.effect}
+    return rendered | {"value": taint.value} if taint.value else rendered

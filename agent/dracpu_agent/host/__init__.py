@@ -1,0 +1,1 @@
+"""Reads the machine: sysfs, hot-plug and the state files of the kubelet."""

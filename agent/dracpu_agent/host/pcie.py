@@ -1,0 +1,67 @@
+"""Which CPUs are close to which PCIe root, the other way round than the kernel tells it.
+
+CPUs do not know their roots, but PCI functions know their CPUs (`local_cpulist`). A root is named as Kubernetes'
+standard attribute names it, `pci<domain>:<bus>`: so is its directory in sysfs, whatever the architecture puts around
+it. Today's kernels go by NUMA node: roots of one node have the same CPUs.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from dracpu_agent.topology.readings import parse_list
+from dracpu_agent.topology.topology import TopologyError
+from dracpu_api.cpuset import EMPTY, CpuSet
+
+_ROOT: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
+_FUNCTION: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+def read_roots(sysfs_root: Path) -> Mapping[str, CpuSet]:
+    """Root -> CPUs that are close to it, by name; roots of which the kernel does not tell are absent."""
+    close: dict[str, CpuSet] = {}
+    for directory in _root_directories(Path(os.path.realpath(sysfs_root))):
+        cpus = close.get(directory.name, EMPTY) | _close_to(directory)
+        if cpus:
+            close[directory.name] = cpus
+    return dict(sorted(close.items()))
+
+
+def _root_directories(sysfs_root: Path) -> Iterator[Path]:
+    """/sys/devices/pci*, and the roots that hang below a platform device or a hypervisor's bus (arm64, Hyper-V): those
+    are found by their buses, of which a root's own lies in `<root>/pci_bus/<domain>:<bus>`."""
+    found: set[Path] = set()
+    for name in _names(sysfs_root / "devices"):
+        if _ROOT.fullmatch(name):
+            found.add(sysfs_root / "devices" / name)
+    for bus in _names(sysfs_root / "class/pci_bus"):
+        directory = Path(os.path.realpath(sysfs_root / "class/pci_bus" / bus)).parent.parent
+        if directory.name == f"pci{bus}":
+            found.add(directory)
+    return iter(sorted(found))
+
+
+def _close_to(root: Path) -> CpuSet:
+    """The CPUs of the functions on the root's bus; of the bus itself where there are none."""
+    mask = 0
+    for name in _names(root):
+        if _FUNCTION.fullmatch(name):
+            mask |= _cpus(root / name / "local_cpulist").mask
+    return CpuSet.of_mask(mask) or _cpus(root / "pci_bus" / root.name.removeprefix("pci") / "cpulistaffinity")
+
+
+def _cpus(path: Path) -> CpuSet:
+    """The CPUs in a file; none where it cannot be read or understood: this knowledge only ever improves a choice."""
+    try:
+        return parse_list(path.read_text(encoding="ascii", errors="replace"), str(path))
+    except (OSError, TopologyError):
+        return EMPTY
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - Path.iterdir makes an object of each name
+    except OSError:
+        return []

@@ -1,0 +1,1 @@
+"""How the node stands: conditions, node status, device health, and the document that `dracpu-agent state` prints."""

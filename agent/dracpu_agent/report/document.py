@@ -1,0 +1,91 @@
+"""The node's state as a document for people and scripts (`dracpu-agent state`), and in numbers for metrics."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dracpu_agent.claims.checkpoint import Checkpoint
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.node import NodeState
+from dracpu_agent.observe.metrics import NodeGauges
+from dracpu_agent.report.conditions import Standing
+from dracpu_api.cpuset import EMPTY, union
+
+
+def document_of(node: NodeState, standing: Standing) -> dict[str, Any]:
+    """What a running agent holds."""
+    return {
+        "node": node.node_name,
+        "revision": node.spec.revision if node.spec else "",
+        "reserved": str(node.reserved),
+        "exclusive": str(node.division.exclusive),
+        "shared": str(node.division.shared),
+        "containers": {"total": len(node.board), "pinned": node.board.pinned()},
+        "claims": [_claim(claim) for claim in node.claims.values()],
+        "conditions": [
+            {
+                "type": condition.type,
+                "status": condition.true,
+                "reason": condition.reason,
+                "message": condition.message,
+            }
+            for condition in standing.conditions(node)
+        ],
+    }
+
+
+def document_of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What an agent that does not run held last; of containers and shared CPUs nobody knows then."""
+    named = checkpoint.spec.settings.reserved_cpus if checkpoint.spec else EMPTY
+    return {
+        "node": checkpoint.node,
+        "revision": checkpoint.spec.revision if checkpoint.spec else "",
+        "reserved": str(named | checkpoint.withheld),
+        "exclusive": str(union(claim.cpus for claim in checkpoint.claims)),
+        "claims": [_claim(claim) for claim in checkpoint.claims],
+        "conditions": [],
+    }
+
+
+def _claim(claim: HeldClaim) -> dict[str, Any]:
+    return {
+        "namespace": claim.ref.namespace,
+        "name": claim.ref.name,
+        "uid": claim.ref.uid,
+        "cpus": str(claim.cpus),
+        "state": "lingering" if claim.lingering else "held",
+        "requests": {request: str(claim.cpus_of(request)) for request in claim.requests},
+    }
+
+
+def table_of(document: Mapping[str, Any]) -> str:
+    """The document as text for a terminal."""
+    containers = document.get("containers")
+    lines = [
+        f"node {document['node']}, revision {document['revision'] or 'none'}",
+        f"reserved   {document['reserved'] or '-'}",
+        f"exclusive  {document['exclusive'] or '-'}",
+    ]
+    if containers:
+        lines.append(f"shared     {document['shared'] or '-'}")
+        lines.append(f"containers {containers['total']}, of them {containers['pinned']} on claims")
+    lines.append("")
+    rows = [("CLAIM", "CPUS", "STATE", "UID")]
+    rows += [(f"{c['namespace']}/{c['name']}", c["cpus"], c["state"], c["uid"]) for c in document["claims"]]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    troubles = [condition for condition in document["conditions"] if not condition["status"]]
+    lines += [""] if troubles else []
+    lines += [f"{condition['type']}: {condition['reason']}: {condition['message']}" for condition in troubles]
+    return "\n".join(lines) + "\n"
+
+
+def gauges_of(node: NodeState) -> NodeGauges:
+    """The node in numbers."""
+    held, reserved = node.division.exclusive, node.reserved & node.topology.online
+    return NodeGauges(
+        allocated=len(held),
+        available=len(node.topology.online - reserved - held),
+        reserved=len(reserved),
+        claims=len(node.claims),
+        lingering=sum(claim.lingering for claim in node.claims.values()),
+    )

@@ -1,0 +1,116 @@
+"""The CpuNode's status as a function of what the node is: what a person sees of it with kubectl."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dracpu_agent.node import NodeState
+from dracpu_agent.topology.layout import layout
+from dracpu_agent.topology.topology import Topology
+
+CLAIMS_SHOWN: Final = 256
+
+CONFIG_APPLIED: Final = "ConfigApplied"
+KUBELET_REGISTERED: Final = "KubeletRegistered"
+RUNTIME_CONNECTED: Final = "RuntimeConnected"
+SLICES_PUBLISHED: Final = "SlicesPublished"
+STATE_HEALTHY: Final = "StateHealthy"
+
+REFUSED: Final = "Refused"  # the reason of ConfigApplied when the node cannot apply its settings
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One aspect of the node; the message names what to do where it is not true."""
+
+    type: str
+    true: bool
+    reason: str
+    message: str = ""
+
+
+def phase_of(node: NodeState, conditions: Iterable[Condition]) -> str:
+    """One word for the PHASE column."""
+    by_type = {condition.type: condition for condition in conditions}
+    if by_type[CONFIG_APPLIED].reason == REFUSED:
+        return "Failed"
+    if node.settling:
+        return "Settling"
+    if node.spec is None or not by_type[SLICES_PUBLISHED].true:
+        return "Pending"
+    return "Draining" if node.draining() else "Ready"
+
+
+def status_of(
+    node: NodeState, conditions: Iterable[Condition], version: str, applied_revision: str = ""
+) -> dict[str, Any]:
+    """The whole status; the writer decides whether it is worth a request."""
+    conditions = tuple(conditions)
+    status: dict[str, Any] = {
+        "phase": phase_of(node, conditions),
+        "agentVersion": version,
+        "topology": topology_of(node.topology),
+        "cpus": _cpus(node),
+        "claims": _claims(node),
+        "claimsTotal": len(node.claims),
+        "conditions": [_condition(condition) for condition in conditions],
+    }
+    if applied_revision:
+        status["appliedRevision"] = applied_revision
+    if node.runtime.name:
+        status["runtime"] = {
+            "name": node.runtime.name,
+            "version": node.runtime.version,
+            "nri": node.runtime.nri,
+        }
+    return status
+
+
+def topology_of(topology: Topology) -> dict[str, Any]:
+    """The machine: counts, and a layout from which it can be drawn."""
+    return {
+        "arch": topology.arch,
+        "smt": topology.smt,
+        "counts": {
+            "sockets": len(topology.sockets),
+            "numaNodes": len(topology.numa_nodes),
+            "l3Groups": len(topology.l3_groups),
+            "cores": len(topology.cores),
+            "cpus": len(topology.cpus),
+        },
+        "layout": layout(topology),
+    }
+
+
+def _cpus(node: NodeState) -> Mapping[str, Any]:
+    sets = {
+        "reserved": node.reserved & node.topology.online,
+        "exclusive": node.division.exclusive,
+        "shared": node.division.shared,
+    }
+    return {
+        **{name: str(cpus) for name, cpus in sets.items()},
+        "counts": {name: len(cpus) for name, cpus in sets.items()},
+    }
+
+
+def _claims(node: NodeState) -> list[dict[str, str]]:
+    held = sorted(node.claims.values(), key=lambda claim: (claim.ref.namespace, claim.ref.name))
+    return [
+        {
+            "namespace": claim.ref.namespace,
+            "name": claim.ref.name,
+            "uid": claim.ref.uid,
+            "cpus": str(claim.cpus),
+        }
+        for claim in held[:CLAIMS_SHOWN]
+    ]
+
+
+def _condition(condition: Condition) -> dict[str, str]:
+    return {
+        "type": condition.type,
+        "status": "True" if condition.true else "False",
+        "reason": condition.reason,
+        "message": condition.message,
+    }

@@ -1,0 +1,64 @@
+"""The audit's rounds: asks the API server for every held claim, and releases what claims/audit.py lets go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+
+from dracpu_agent.claims.audit import Audit, Finding, look
+from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.errors import ClaimError
+from dracpu_agent.node import NodeState
+
+ROUND_SECONDS: Final = 300.0
+READ_SECONDS: Final = 10.0
+
+log = structlog.get_logger("audit")
+
+
+class Auditor:
+    """Finds claims that nobody will ever unprepare."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        read_if_there: Callable[[ClaimRef, float], Awaitable[dict[str, Any] | None]],
+        release_if_gone: Callable[[ClaimRef], Awaitable[Finding]],
+        released: Callable[[HeldClaim, str], None],
+        round_seconds: float = ROUND_SECONDS,
+    ) -> None:
+        self._node = node
+        self._read = read_if_there
+        self._release_if_gone = release_if_gone
+        self._released = released
+        self._round_seconds = round_seconds
+        self._audit = Audit()
+
+    async def run(self) -> None:
+        """A round every few minutes."""
+        while True:
+            await asyncio.sleep(self._round_seconds)
+            try:
+                await self.round()
+            except ClaimError as error:
+                log.warning("audit put off", error=str(error))
+
+    async def round(self) -> None:
+        """One look at every claim; needs the API server and the runtime's containers."""
+        if not self._node.synchronized:
+            return
+        claims = dict(self._node.claims)
+        findings = {
+            uid: look(uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
+            for uid, claim in claims.items()
+        }
+        for uid in self._audit.judge(findings, self._node.board.used_claims()):
+            try:
+                finding = await self._release_if_gone(claims[uid].ref)
+            except ClaimError as error:  # the others are not to wait for this one
+                log.warning("claim not released", claim=str(claims[uid].ref), error=str(error))
+                continue
+            if finding is not Finding.IN_ORDER:
+                self._released(claims[uid], finding.value)

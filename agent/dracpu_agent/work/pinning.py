@@ -1,0 +1,186 @@
+"""Between NodeState and the runtime: answers the runtime's hooks, and pushes what nobody asked for.
+
+A growing pool reaches containers through unsolicited updates, one container a call, one call at a time. What to say
+is read from NodeState only when it is said, so a grant cancels whatever was not sent yet; a call under way is waited
+for, because the runtime may apply it after the reply of a later hook.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.errors import ClaimError, DriverError, NotReadyError, PlacementError
+from dracpu_agent.node import NodeState, UnprovenContainer
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.proof import UnknownConsumerError
+
+SETTLE_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 2.0
+REFUSALS_KEPT: Final = 1024
+
+log = structlog.get_logger("pinning")
+
+
+class Pusher(Protocol):
+    """Tells the runtime something that it did not ask for."""
+
+    async def push(self, update: ContainerUpdate) -> None:
+        """Returns when the runtime has applied it; raises DriverError."""
+
+
+class Pinning:
+    """The runtime's view of this agent."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        learn_consumers: Callable[[str], Awaitable[None]],
+        count_push: Callable[[bool], None],
+    ) -> None:
+        self._node = node
+        self._learn_consumers = learn_consumers
+        self._count_push = count_push
+        self._wake = asyncio.Event()
+        self._pushable = False
+        self._to_prove: list[UnprovenContainer] = []
+        self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
+        self._refused: dict[tuple[str, str], None] = {}  # (claim, pod) read before and found wanting, oldest first
+
+    # ---- hooks
+
+    def connected(self, runtime: RuntimeInfo) -> None:
+        """The runtime introduced itself."""
+        self._node.connected(runtime)
+
+    def synchronize(self, containers: Sequence[Container]) -> Sequence[ContainerUpdate]:
+        """Compares the runtime's containers with the ledger and repairs what differs."""
+        updates, unproven = self._node.synchronize(containers)
+        for found in unproven:
+            log.error("container without its claim", container=str(found.container), reason=found.reason)
+        self._to_prove = [found for found in unproven if found.claim_to_read is not None]
+        return updates
+
+    def synchronized(self) -> None:
+        """The repairs are on their way: from now on updates can be pushed."""
+        self._pushable = True
+        self.wake()
+
+    async def create(self, container: Container) -> Placement:
+        """Where a new container runs; raises PlacementError when it says that it holds what it cannot show."""
+        try:
+            placement = self._node.create(container)
+        except UnknownConsumerError as error:
+            await self._read_claim_once(error, container)
+            placement = self._node.create(container)
+        log.debug("container placed", container=str(container), cpus=str(placement.cpus), moved=len(placement.updates))
+        return placement
+
+    def created(self, container_id: str) -> None:
+        """The runtime has the container now, so that updates reach it."""
+        self._node.created(container_id)
+        self.wake()
+
+    def start(self, container: Container) -> None:
+        """Raises PlacementError when nobody placed the container, or its CPUs are another's by now."""
+        self._node.check_start(container)
+
+    def update(self, container: Container) -> ContainerUpdate | None:
+        """The kubelet changes a container's resources: its CPUs stay what they are."""
+        cpus = self._node.cpus_for_update(container.id)
+        return ContainerUpdate(container.id, cpus) if cpus else None
+
+    def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
+        """A container has ended."""
+        updates = self._node.stopped(container_id)
+        self.wake()
+        return updates
+
+    def removed(self, container_id: str) -> None:
+        """A container is gone; the runtime may not have told of its end."""
+        self._node.ended(container_id)  # no updates: this hook's reply cannot carry them
+        self.wake()
+
+    def disconnected(self, reason: str) -> None:
+        """The runtime is away: containers may come and go unseen."""
+        self._pushable = False
+        if self._node.synchronized:
+            self._node.disconnected()
+
+    # ---- pushes
+
+    def wake(self) -> None:
+        """Something moved."""
+        self._wake.set()
+
+    async def settle(self, claim: HeldClaim) -> None:
+        """Waits for a push under way that still names the claim's CPUs."""
+        if self._under_way is None or self._under_way[0].cpus.isdisjoint(claim.cpus):
+            return
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await asyncio.wait((self._under_way[1],))
+        except TimeoutError as error:
+            raise NotReadyError(
+                f"the container runtime has not answered an update for {SETTLE_SECONDS:g} s: the kubelet tries again"
+            ) from error
+
+    async def run(self, pusher: Pusher) -> None:
+        """Pushes until cancelled."""
+        loop = asyncio.get_running_loop()
+        failed: dict[str, float] = {}  # container -> when it is tried again
+        while True:
+            self._wake.clear()
+            await self._prove_again()
+            failed = {container: due for container, due in failed.items() if due > loop.time()}
+            while self._pushable and (update := self._node.next_push(frozenset(failed))):
+                if not await self._push(pusher, update):
+                    failed[update.container_id] = loop.time() + RETRY_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(failed.values(), default=None)):
+                    await self._wake.wait()
+
+    async def _prove_again(self) -> None:
+        """Pods that joined a claim while nobody watched: only the claim itself can tell."""
+        while self._pushable and self._to_prove:
+            found = self._to_prove.pop()
+            assert found.claim_to_read is not None
+            try:
+                await self._learn_consumers(found.claim_to_read)
+                self._node.prove_again(found.container)
+            except (ClaimError, PlacementError) as error:
+                log.warning("container still without its claim", container=str(found.container), error=str(error))
+
+    async def _push(self, pusher: Pusher, update: ContainerUpdate) -> bool:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way = (update, done)
+        applied = False
+        try:
+            await pusher.push(update)
+            applied = True
+        except DriverError as error:
+            log.warning("container not updated", container=update.container_id, cpus=str(update.cpus), error=str(error))
+        finally:
+            self._node.pushed(update, applied=applied)
+            self._count_push(applied)
+            self._under_way = None
+            done.set_result(None)
+        return applied
+
+    async def _read_claim_once(self, error: UnknownConsumerError, container: Container) -> None:
+        refusal = (error.claim_uid, container.pod_uid)
+        if refusal in self._refused:
+            raise error
+        try:
+            await self._learn_consumers(error.claim_uid)
+        except ClaimError as unread:
+            raise PlacementError(f"{error}; reading the claim failed: {unread}") from unread
+        claim = self._node.claims.get(error.claim_uid)
+        if claim is None or container.pod_uid not in claim.consumers:
+            self._refused[refusal] = None
+            if len(self._refused) > REFUSALS_KEPT:
+                del self._refused[next(iter(self._refused))]
+            raise error

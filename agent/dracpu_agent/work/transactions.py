@@ -1,0 +1,210 @@
+"""Prepare and Unprepare as transactions: what the kubelet asks for happens as a whole or not at all.
+
+Prepare: validate, reserve, checkpoint on disk, CDI file, reply. Unprepare: CDI file, release, checkpoint. A failure at
+any step takes back what that call did; a crash at any step leaves what a repeated call completes. The caller
+never abandons one half-way.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import structlog
+
+from dracpu_agent.cdi.files import CdiDirectory
+from dracpu_agent.cdi.spec import qualified
+from dracpu_agent.checkpoint.statefile import StateFile
+from dracpu_agent.claims.audit import Finding, look
+from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.request import consumer_uids, read_request
+from dracpu_agent.errors import ClaimError, NotReadyError
+from dracpu_agent.node import NodeState, Reservation
+
+READ_SECONDS: Final = 15.0
+READ_KNOWN_SECONDS: Final = 2.0  # the ledger can answer instead
+
+log = structlog.get_logger("claims")
+
+
+class ClaimReader(Protocol):
+    """Where claims are read."""
+
+    async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
+        """The claim object; raises ClaimMissingError, or NotReadyError when nobody answers in time."""
+
+    async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
+        """The claim object; None when there is none of that name. Raises NotReadyError."""
+
+    async def roots_beside(self, claim: dict[str, Any]) -> Mapping[str, frozenset[str]]:
+        """Request -> the PCIe roots that it was matched on with devices of other drivers, as far as they are known."""
+
+
+class Observer(Protocol):
+    """Who is told how transactions ended."""
+
+    def prepared(self, claim: HeldClaim, seconds: float) -> None:
+        """A claim is ready."""
+
+    def prepare_failed(self, ref: ClaimRef, reason: str) -> None:
+        """A claim could not be prepared."""
+
+    def unprepared(self, ref: ClaimRef, error: str) -> None:
+        """A claim has ended, or could not be ended when there is an error."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
+class ClaimTransactions:
+    """The service behind the kubelet's calls."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        claims: ClaimReader,
+        state_file: StateFile,
+        cdi: CdiDirectory,
+        settle: Callable[[HeldClaim], Awaitable[None]],
+        observer: Observer,
+    ) -> None:
+        self._node = node
+        self._claims = claims
+        self._state_file = state_file
+        self._cdi = cdi
+        self._settle = settle  # waits for what the runtime is doing to the claim's CPUs at the moment
+        self._observer = observer
+        self._busy: dict[str, _Turn] = {}  # claim UID -> whose turn it is
+
+    async def prepare(self, ref: ClaimRef) -> Sequence[PreparedDevice]:
+        """The claim's devices; the same CPUs for the same allocation until it is unprepared."""
+        started = time.monotonic()
+        try:
+            async with self._turn(ref.uid):
+                claim = await self._prepare(ref)
+        except ClaimError as error:
+            self._observer.prepare_failed(ref, str(error))
+            raise
+        self._observer.prepared(claim, time.monotonic() - started)
+        return tuple(_prepared_devices(claim))
+
+    async def unprepare(self, ref: ClaimRef) -> None:
+        """Gives the claim's CPUs back; an unknown claim has none to give."""
+        try:
+            async with self._turn(ref.uid):
+                await self._unprepare(ref)
+        except ClaimError as error:
+            self._observer.unprepared(ref, str(error))
+            raise
+        self._observer.unprepared(ref, "")
+
+    async def release_if_gone(self, ref: ClaimRef) -> Finding:
+        """Ends a claim for the audit, unless one more look finds it in order."""
+        async with self._turn(ref.uid):
+            finding = look(ref.uid, await self._claims.read_if_there(ref, READ_SECONDS), self._node.node_name)
+            idle = self._node.synchronized and not self._node.board.uses(ref.uid)
+            if finding is Finding.IN_ORDER or not idle:
+                return Finding.IN_ORDER
+            await self._unprepare(ref)
+            return finding
+
+    async def learn_consumers(self, uid: str) -> None:
+        """Reads a prepared claim once more: the kubelet does not repeat Prepare for a second pod."""
+        claim = self._node.claims.get(uid)
+        if claim is None:
+            return
+        read = await self._claims.read(claim.ref, READ_KNOWN_SECONDS)
+        if read["metadata"]["uid"] == uid:
+            self._node.add_consumers(uid, frozenset(consumer_uids(read)))
+            self._state_file.save_soon()
+
+    async def _prepare(self, ref: ClaimRef) -> HeldClaim:
+        self._check_node()
+        reservation = await self._reserve(ref)
+        try:
+            await self._settle(reservation.claim)
+            await self._state_file.save()  # what was on disk already is not written again
+            await asyncio.to_thread(self._cdi.write, reservation.claim)
+        except BaseException:
+            await self._undo(reservation)
+            raise
+        if reservation.fresh:
+            log.info("claim prepared", claim=str(ref), uid=ref.uid, cpus=str(reservation.claim.cpus))
+        return reservation.claim
+
+    async def _reserve(self, ref: ClaimRef) -> Reservation:
+        known = ref.uid in self._node.claims
+        try:
+            read = await self._claims.read(ref, READ_KNOWN_SECONDS if known else READ_SECONDS)
+        except NotReadyError as error:
+            self._check_node()
+            reservation = self._node.hold(ref.uid)
+            if reservation is None:
+                raise
+            log.warning("API server away, claim answered from the ledger", claim=str(ref), error=str(error))
+            return reservation
+        request = read_request(ref, read, self._node.node_name)
+        if not known and self._node.topology.pcie_roots:
+            request = request.beside(await self._claims.roots_beside(read))
+        self._check_node()  # the runtime may have gone away during the reads
+        return self._node.reserve(request)
+
+    def _check_node(self) -> None:
+        if self._state_file.problem:
+            raise NotReadyError(
+                f"node {self._node.node_name} cannot write its checkpoint ({self._state_file.problem}): "
+                "no claim is prepared until it can"
+            )
+        if not self._node.synchronized:
+            raise NotReadyError(
+                f"node {self._node.node_name} is not connected to its container runtime (NRI): "
+                "no claim is prepared until it is"
+            )
+
+    async def _unprepare(self, ref: ClaimRef) -> None:
+        await asyncio.to_thread(self._cdi.delete, ref.uid)
+        if ref.uid in self._node.claims:
+            idle = self._node.release(ref.uid)
+            log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
+        await self._state_file.save()  # a repeated call waits for the write that the call before it may not have seen
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, uid: str) -> AsyncIterator[None]:
+        """One transaction at a time for each claim, the audit's included."""
+        turn = self._busy.setdefault(uid, _Turn())
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._busy[uid]
+
+    async def _undo(self, reservation: Reservation) -> None:
+        self._node.undo(reservation)
+        if not reservation.fresh:
+            return
+        self._state_file.save_soon()
+        try:
+            await asyncio.to_thread(self._cdi.delete, reservation.claim.ref.uid)
+        except ClaimError as error:  # the reason of the undoing is what the kubelet has to hear
+            log.warning("CDI file left behind; nothing can use it", uid=reservation.claim.ref.uid, error=str(error))
+
+
+def _prepared_devices(claim: HeldClaim) -> Sequence[PreparedDevice]:
+    """One entry a grant; the CDI id stands on each use's first device only, for the kubelet hands out all of them."""
+    cdi_ids = dict(zip((request for request, _ in claim.uses()), claim.cdi_devices(), strict=True))
+    devices = []
+    for grant in claim.grants:
+        use = grant.base_request if len(claim.requests) > 1 else None
+        handed_out = cdi_ids.pop(use, None)
+        ids = (qualified(handed_out[0]),) if handed_out else ()
+        devices.append(PreparedDevice((grant.base_request,), grant.pool, grant.device, grant.share_id, ids))
+    return devices
