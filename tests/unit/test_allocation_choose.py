@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import vectors
 from dracpu_agent.allocation.choose import Ask, choose
+from dracpu_agent.allocation.distributed import Over
 from dracpu_agent.allocation.errors import (
     AllocationError,
     CpusetCutsCoresError,
@@ -23,7 +24,7 @@ from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import Allocation, GroupBy, Strategy
+from dracpu_api.settings import Allocation, Strategy
 
 EPYC = vectors.topologies()["epyc-2s-64c-nps4"]  # 2 sockets, 8 nodes, 32 L3 groups of 8 CPUs, threads n and n+128
 HYBRID = vectors.topologies()["hybrid-6p8e2lpe"]  # 0-11 are 6 P-cores, 12-21 cores with one thread
@@ -39,14 +40,14 @@ def given_cpus(
     allocation: Allocation = PACKED,
     group: CpuSet | None = None,
     available: CpuSet | None = None,
-    group_by: GroupBy = GroupBy.NUMA_NODE,
+    over: Over = Over.UNCORES,
 ) -> CpuSet:
     return choose(
         Machine.of(topology),
         topology.online if group is None else group,
         topology.online if available is None else available,
         Ask(count, allocation),
-        group_by,
+        over,
     )
 
 
@@ -69,16 +70,15 @@ def test_distributed_over_the_l3_groups_of_a_numa_node() -> None:
     assert got <= EPYC.numa_nodes[0]
 
 
-@pytest.mark.parametrize("group_by", [GroupBy.SOCKET, GroupBy.MACHINE])
-def test_distributed_over_the_numa_nodes_of_larger_devices(group_by: GroupBy) -> None:
-    got = given_cpus(EPYC, 48, allocation=DISTRIBUTED, group=EPYC.sockets[1], group_by=group_by)
+def test_distributed_over_the_numa_nodes_of_larger_devices() -> None:
+    got = given_cpus(EPYC, 48, allocation=DISTRIBUTED, group=EPYC.sockets[1], over=Over.NUMA_NODES)
     assert [len(got & node) for node in EPYC.numa_nodes.values() if got & node] == [24, 24]
     assert got <= EPYC.sockets[1]
 
 
 def test_distributed_in_full_cores_gives_parts_of_whole_cores() -> None:
     allocation = Allocation(strategy=Strategy.DISTRIBUTED, full_cores=True)
-    got = given_cpus(EPYC, 68, allocation=allocation, group_by=GroupBy.MACHINE)
+    got = given_cpus(EPYC, 68, allocation=allocation, over=Over.NUMA_NODES)
     parts = [got & node for node in EPYC.numa_nodes.values() if got & node]
     assert [len(part) for part in parts] == [24, 22, 22]
     assert all(cpus <= got for cpus in EPYC.cores.values() if cpus & got)
@@ -86,7 +86,7 @@ def test_distributed_in_full_cores_gives_parts_of_whole_cores() -> None:
 
 def test_a_whole_machine_is_packed_numa_node_by_numa_node() -> None:
     available = EPYC.online - CpuSet.parse("0")
-    got = given_cpus(EPYC, 64, available=available, group_by=GroupBy.MACHINE)
+    got = given_cpus(EPYC, 64, available=available, over=Over.NUMA_NODES)
     assert got == EPYC.numa_nodes[1] | EPYC.numa_nodes[2]
 
 
@@ -134,7 +134,7 @@ def test_any_answer_is_right_and_any_refusal_has_a_reason(data: st.DataObject) -
     allocation = Allocation(
         data.draw(st.sampled_from(Strategy)), full_cores=data.draw(st.booleans()), prefer_uncore_cache=True
     )
-    group_by = data.draw(st.sampled_from(GroupBy))
+    over = data.draw(st.sampled_from(Over))
     whole = [cpus for cpus in topology.cores.values() if cpus <= free & group]
     usable = CpuSet(cpu for cpus in whole for cpu in cpus) if allocation.full_cores else free & group
     totals = {0}
@@ -142,7 +142,7 @@ def test_any_answer_is_right_and_any_refusal_has_a_reason(data: st.DataObject) -
         totals |= {total + len(cpus) for total in totals}
 
     try:
-        got = given_cpus(topology, count, allocation=allocation, group=group, available=free, group_by=group_by)
+        got = given_cpus(topology, count, allocation=allocation, group=group, available=free, over=over)
     except NotEnoughCpusError:
         assert count > len(free & group)
     except NotEnoughCoresError:
@@ -171,7 +171,7 @@ def explicit(cpus: str, *, count: int | None = None, allocation: Allocation = PA
         node - reserved,
         EPYC.online - reserved - CpuSet.parse("4-5"),
         Ask(len(named) if count is None else count, allocation, named),
-        GroupBy.NUMA_NODE,
+        Over.UNCORES,
         reserved=reserved,
     )
 

@@ -1,7 +1,9 @@
 import pytest
 from nodes import machine
 
+from dracpu_agent.allocation.distributed import Over
 from dracpu_agent.devices.device import RequestPolicy, Taint
+from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish, represents, resolve
 from dracpu_agent.topology.topology import Cpu, Topology
@@ -144,3 +146,15 @@ def test_devices_of_a_group_cover_every_cpu_once():
             assert device.cpus.isdisjoint(seen)
             seen |= device.cpus
         assert seen == CpuSet(range(1, 8))
+
+
+@pytest.mark.parametrize(
+    ("device", "over"),
+    [
+        ("cpudevnuma000", Over.UNCORES),
+        ("cpudevsocket001", Over.NUMA_NODES),
+        ("cpudevmachine", Over.NUMA_NODES),
+    ],
+)
+def test_distributed_divides_a_request_over_the_next_smaller_groups(device, over):
+    assert divided_over(device) is over

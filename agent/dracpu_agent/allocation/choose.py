@@ -14,7 +14,7 @@ from dracpu_agent.allocation.explicit import check_explicit
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.allocation.packed import packed, require
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_api.settings import Allocation, GroupBy, Strategy
+from dracpu_api.settings import Allocation, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,14 @@ def choose(
     group: CpuSet,
     available: CpuSet,
     ask: Ask,
-    group_by: GroupBy,
+    over: Over,
     *,
     reserved: CpuSet = EMPTY,
 ) -> CpuSet:
     """Exactly `ask.count` CPUs out of those that are in the device's group and available, or an AllocationError.
 
     `available`: what is free now, less what is reserved and what other requests of the claim were just given.
+    `over`: what the strategy `distributed` divides the CPUs over.
     `reserved`: only so that a cpuset that names such CPUs is refused for the right reason.
     """
     # The type says int; a number out of a claim that is none must not end up as a share of a CPU.
@@ -50,18 +51,16 @@ def choose(
         chosen = ask.explicit.mask
     else:
         require(free, ask.count)
-        chosen = _by_strategy(machine, free, ask, group_by)
+        chosen = _by_strategy(machine, free, ask, over)
     assert chosen.bit_count() == ask.count, "as many CPUs as asked for"
     assert chosen & ~free == 0, "only what is free in the device"
     return CpuSet.of_mask(chosen)
 
 
-def _by_strategy(machine: Machine, free: int, ask: Ask, group_by: GroupBy) -> int:
+def _by_strategy(machine: Machine, free: int, ask: Ask, over: Over) -> int:
     def allocate(among: int) -> int:
         if ask.allocation.strategy is Strategy.PACKED:
             return packed(machine, among, ask.count, prefer_uncore=ask.allocation.prefer_uncore_cache)
-        # A device that is one NUMA node has no others to spread over: one level down then.
-        over = Over.UNCORES if group_by is GroupBy.NUMA_NODE else Over.NUMA_NODES
         chunk = machine.cpus_per_core if ask.allocation.full_cores else 1
         return distributed(machine, among, ask.count, chunk, over=over)
 

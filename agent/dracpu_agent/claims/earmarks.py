@@ -14,10 +14,11 @@ from dracpu_agent.allocation.choose import Ask, choose
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.devices.publish import grouping_of, resolve
+from dracpu_agent.devices.grouping import divided_over
+from dracpu_agent.devices.publish import resolve
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
-from dracpu_api.settings import Allocation, GroupBy, OutstandingClaim, Settings
+from dracpu_api.settings import Allocation, OutstandingClaim, Settings
 
 Places = Mapping[str, Mapping[str, CpuSet]]  # claim UID -> device -> CPUs
 
@@ -111,11 +112,11 @@ class Earmarks:
         amount = min(want.amount, len(free))  # what has been reserved since cannot be kept
         if not amount:
             return EMPTY
-        group_by = grouping_of(want.device) or GroupBy.NUMA_NODE
+        over = divided_over(want.device)
         try:
-            return choose(self._machine, want.group, free, Ask(amount, settings.allocation), group_by)
+            return choose(self._machine, want.group, free, Ask(amount, settings.allocation), over)
         except AllocationError:  # whole cores cannot be had any more
-            return choose(self._machine, want.group, free, Ask(amount, Allocation()), group_by)
+            return choose(self._machine, want.group, free, Ask(amount, Allocation()), over)
 
 
 def _stays(want: _Want, former: Places, available: CpuSet) -> bool:

@@ -5,15 +5,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.choose import Ask, choose
+from dracpu_agent.allocation.distributed import Over
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.earmarks import Earmarks
 from dracpu_agent.claims.grant import CpuGrant
 from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
-from dracpu_agent.devices.publish import grouping_of, resolve
+from dracpu_agent.devices.grouping import divided_over, grouping_of
+from dracpu_agent.devices.publish import resolve
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, union
-from dracpu_api.settings import Allocation, GroupBy
+from dracpu_api.settings import Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,7 @@ class Granting:
             raise ClaimRefusedError(
                 f"claim {request.ref}, request {ask.request}: the CPUs of device {ask.device} ({group}) are offline"
             )
-        group_by = grouping_of(ask.device)
-        if ask.amount is None and group_by is not None:
+        if ask.amount is None and grouping_of(ask.device) is not None:
             raise ClaimRefusedError(
                 f"claim {request.ref}, request {ask.request}: device {ask.device} was given without a number of CPUs; "
                 "the cluster needs the feature gate DRAConsumableCapacity"
@@ -63,17 +64,17 @@ class Granting:
         free = self.topology.online - self.reserved - self.held - self.earmarks.of_others(request.ref.uid) - taken
         kept = self.earmarks.of(request.ref.uid, ask.device)
         close = union(self.topology.pcie_roots.get(root, EMPTY) for root in ask.roots)
-        cpus = self._pick(group, (free & kept, free & close, free), wanted, group_by or GroupBy.NUMA_NODE)
+        cpus = self._pick(group, (free & kept, free & close, free), wanted, divided_over(ask.device))
         return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
 
-    def _pick(self, group: CpuSet, choices: Sequence[CpuSet], wanted: Ask, group_by: GroupBy) -> CpuSet:
+    def _pick(self, group: CpuSet, choices: Sequence[CpuSet], wanted: Ask, over: Over) -> CpuSet:
         """Out of the first choice that has enough. A claim's own parameters may want others than were kept for it."""
         *better, free = choices
         for cpus in better:
             if not cpus.isdisjoint(group):
                 with suppress(AllocationError):
-                    return choose(self.machine, group, cpus, wanted, group_by, reserved=self.reserved)
-        return choose(self.machine, group, free, wanted, group_by, reserved=self.reserved)
+                    return choose(self.machine, group, cpus, wanted, over, reserved=self.reserved)
+        return choose(self.machine, group, free, wanted, over, reserved=self.reserved)
 
 
 def _freedom(ask: DeviceAsk) -> int:

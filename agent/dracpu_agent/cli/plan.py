@@ -18,12 +18,12 @@ from dracpu_agent.allocation.distributed import distributed
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.allocation.packed import packed
-from dracpu_agent.devices.publish import grouping_of, resolve
+from dracpu_agent.devices.grouping import divided_over
+from dracpu_agent.devices.publish import resolve
 from dracpu_agent.errors import DriverError
 from dracpu_agent.topology.described import ONLY
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
-from dracpu_api.settings import GroupBy
 
 Answer = dict[str, object]
 MODES: Final = ("numa-packed", "numa-distributed")
@@ -68,11 +68,10 @@ class Planner:
         group = resolve(topology, question.device)
         if group is None:
             raise QuestionError(f"this machine has no device {question.device}")
-        # As for a claim: a device that is one CPU leaves nothing to choose, so its grouping does not matter.
-        group_by = grouping_of(question.device) or GroupBy.NUMA_NODE
+        over = divided_over(question.device)
         available = (topology.online if question.available is None else question.available) - question.reserved
         return self._answer(
-            lambda: choose(machine, group, available, question.ask, group_by, reserved=question.reserved).mask
+            lambda: choose(machine, group, available, question.ask, over, reserved=question.reserved).mask
         )
 
     def _call(self, case: Mapping[str, object]) -> Callable[[], int]:

@@ -2,10 +2,11 @@
 
 from dracpu_agent.devices import grouped, individual
 from dracpu_agent.devices.device import Device
+from dracpu_agent.devices.grouping import grouping
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import GroupBy, Mode, Settings
+from dracpu_api.settings import Mode, Settings
 
 
 def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
@@ -28,12 +29,6 @@ def represents(settings: Settings, device: str) -> bool:
     alone tells, whatever is offline."""
     match settings.mode:
         case Mode.GROUPED:
-            return grouped.represents(settings.group_by, device)
+            return grouping(settings.group_by).represents(device)
         case Mode.INDIVIDUAL:
             return individual.represents(device)
-
-
-def grouping_of(device: str) -> GroupBy | None:
-    """The grouping that a device belongs to, whatever the settings are now; None for an individual device, of which
-    claims take all rather than some CPUs."""
-    return grouped.grouping_of(device)

@@ -1,0 +1,105 @@
+"""The groupings of the grouped mode: one record for each way to split the machine into devices.
+
+Everything that depends on `groupBy` stands in its record, so that a new grouping is one more record, and mypy names
+every place that has forgotten it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from dracpu_agent.allocation.distributed import Over
+from dracpu_agent.topology.topology import Cpu, Topology
+from dracpu_api import names
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import GroupBy
+
+_WHOLE_MACHINE: Final = 0  # the number of the only group
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """One way to split the machine."""
+
+    device_name: Callable[[int], str]  # of a group's number
+    pattern: re.Pattern[str]  # of these names, and of no other grouping's
+    groups: Callable[[Topology], Mapping[int, CpuSet]]  # a group's number -> its online CPUs
+    number_of: Callable[[Cpu], int]  # the number of the group that a CPU belongs to
+    attributes: Callable[[Sequence[Cpu]], Mapping[str, int]]  # of the device, from the CPUs of its group
+    divided_over: Over  # what the strategy `distributed` divides a request over, inside one device
+
+    def devices(self, topology: Topology) -> Mapping[str, CpuSet]:
+        """Each device's name with its online CPUs."""
+        return {self.device_name(number): cpus for number, cpus in self.groups(topology).items()}
+
+    def represents(self, device: str) -> bool:
+        """True when this grouping gives its devices such names, whether or not this machine has the group."""
+        return self.pattern.fullmatch(device) is not None
+
+    def resolve(self, topology: Topology, device: str) -> CpuSet | None:
+        """The CPUs of a device, offline ones as far as they are known; None when this machine has no such group."""
+        online = self.devices(topology).get(device, CpuSet())
+        offline = CpuSet(cpu.id for cpu in topology.gone if self.device_name(self.number_of(cpu)) == device)
+        return online | offline or None
+
+
+def grouping(group_by: GroupBy) -> Grouping:
+    """The record of a grouping."""
+    match group_by:
+        case GroupBy.NUMA_NODE:
+            return _NUMA_NODES
+        case GroupBy.SOCKET:
+            return _SOCKETS
+        case GroupBy.MACHINE:
+            return _MACHINE
+        case _:
+            assert_never(group_by)
+
+
+def grouping_of(device: str) -> Grouping | None:
+    """The grouping that a device's name belongs to, whatever the settings are; None for an individual device."""
+    groupings = map(grouping, GroupBy)
+    return next((candidate for candidate in groupings if candidate.represents(device)), None)
+
+
+def divided_over(device: str) -> Over:
+    """What `distributed` divides a request for this device over. An individual device leaves nothing to divide."""
+    found = grouping_of(device)
+    return Over.UNCORES if found is None else found.divided_over
+
+
+def _socket(cpus: Sequence[Cpu]) -> Mapping[str, int]:
+    return {names.ATTRIBUTE_SOCKET: cpus[0].socket}
+
+
+def _numa_node(cpus: Sequence[Cpu]) -> Mapping[str, int]:
+    return dict.fromkeys((names.ATTRIBUTE_NUMA_NODE, *names.ATTRIBUTES_NUMA_LEGACY), cpus[0].numa)
+
+
+_NUMA_NODES: Final = Grouping(
+    device_name=names.device_of_numa_node,
+    pattern=re.compile(r"cpudevnuma\d{3,}"),
+    groups=lambda topology: topology.numa_nodes,
+    number_of=lambda cpu: cpu.numa,
+    attributes=lambda cpus: {**_socket(cpus), **_numa_node(cpus)},
+    divided_over=Over.UNCORES,  # one level below the NUMA node that the device is
+)
+
+_SOCKETS: Final = Grouping(
+    device_name=names.device_of_socket,
+    pattern=re.compile(r"cpudevsocket\d{3,}"),
+    groups=lambda topology: topology.sockets,
+    number_of=lambda cpu: cpu.socket,
+    attributes=_socket,
+    divided_over=Over.NUMA_NODES,
+)
+
+_MACHINE: Final = Grouping(
+    device_name=lambda _: names.DEVICE_MACHINE,
+    pattern=re.compile(names.DEVICE_MACHINE),
+    groups=lambda topology: {_WHOLE_MACHINE: topology.online},
+    number_of=lambda _: _WHOLE_MACHINE,
+    attributes=lambda _: {},
+    divided_over=Over.NUMA_NODES,
+)
