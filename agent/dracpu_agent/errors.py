@@ -22,3 +22,12 @@ class PlacementError(DriverError):
 
 class SettingsRefusedError(DriverError):
     """Settings that this node cannot apply; it stays on its last good ones."""
+
+
+def refusal_in(failures: BaseExceptionGroup[BaseException]) -> DriverError | None:
+    """The first of several errors where all of them are this driver's own; None when a defect is among them."""
+    refused, others = failures.split(DriverError)
+    if refused is None or others is not None:
+        return None
+    first = refused.exceptions[0]
+    return refusal_in(first) if isinstance(first, BaseExceptionGroup) else first

@@ -4,7 +4,7 @@ Topology, settings, ledger and containers go in; decisions come out. Every metho
 anything, so that reading what is free and taking it is one step whatever the adapters around it do at the same time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.machine import Machine
@@ -18,11 +18,11 @@ from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest
 from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish
-from dracpu_agent.devices.withheld import Reserve
+from dracpu_agent.devices.withheld import Withheld
 from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
-from dracpu_agent.placement.board import Board, Division
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
-from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
+from dracpu_agent.placement.board import Division
+from dracpu_agent.placement.containers import Containers
+from dracpu_agent.placement.proof import Evidences
 from dracpu_agent.topology.change import changed
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
@@ -31,49 +31,36 @@ from dracpu_api.settings import CpuNodeSpec, Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
-    """What `reserve` did, so that a failing transaction can be undone."""
+class Granted:
+    """What `grant` did, so that a failing transaction can be undone."""
 
     claim: HeldClaim
     fresh: bool  # False: the ledger held the claim already, nothing was taken
 
 
-@dataclass(frozen=True, slots=True)
-class UnprovenContainer:
-    """A container found running whose claim could not be shown: it was moved to the shared pool."""
-
-    container: Container
-    reason: str
-    claim_to_read: str | None  # the claim's UID, where its pod may have joined the claim unseen
-
-
 class NodeState:
-    """What the node is, was told and has given away."""
+    """The state of a node: its machine, its settings, and the CPUs that it has granted."""
 
     def __init__(self, node_name: str, topology: Topology) -> None:
         self.node_name = node_name
         self.topology = topology
         self.spec: CpuNodeSpec | None = None
-        self.runtime = RuntimeInfo()
-        self.synchronized = False  # the runtime's containers are known
         self.taints: tuple[Taint, ...] = ()
         self.revision = 0  # grows with every change of what is held or offered
         self._machine = Machine.of(topology)
-        self._reserve = Reserve.of(topology)
+        self._withheld = Withheld.at_first_start(topology)
         self._ledger = Ledger()
         self._former: Settings | None = None  # whose devices are published while the node settles
-        self._earmarks = Earmarks(topology, self._machine)
-        self._board = Board()
+        self._earmarks = Earmarks()
         self._listeners: list[Callable[[], None]] = []
-        self._evidences = Evidences({})
-        self._division = self._divide()
+        self.containers = Containers(self._divide({}), self._release_lingering, self._notify)
 
     # ---- settings
 
     @property
     def reserved(self) -> CpuSet:
-        """CPUs that are not offered; where nothing is reserved, the lowest core is withheld."""
-        return self._reserve.under(self._settings)
+        """CPUs that are not offered; where the settings reserve none that is online, the lowest core is withheld."""
+        return self._withheld.reserved_cpus(self.topology, self._settings)
 
     @property
     def _settings(self) -> Settings | None:
@@ -94,17 +81,17 @@ class NodeState:
         if checkpoint.spec is not None:
             waiting = {claim.uid for claim in checkpoint.spec.outstanding}.difference(self._ledger.claims)
             self._earmarks.restore(checkpoint.earmarks, waiting)
-            self._reserve = Reserve.resumed(self.topology, checkpoint.withheld, self._taken())
+            self._withheld = Withheld.after_restart(checkpoint.withheld, self.topology, self._taken())
             self._apply(checkpoint.spec, checkpoint.former, checkpoint.spec.settings)
 
     def _apply(self, spec: CpuNodeSpec, published: Settings | None, in_force: Settings | None) -> None:
-        reserve = self._reserve.going_over(in_force, spec.settings, self._taken())
-        reserve.check(spec.settings, self._ledger.held, former=in_force)
+        withheld = self._withheld.after_settings(self.topology, in_force, spec.settings, self._taken())
+        withheld.check(self.topology, spec.settings, in_force, self._ledger.held)
         if spec.settings.node_allocatable:
             raise SettingsRefusedError("nodeAllocatable is not supported by this agent: set it to false")
         others = published is not None and published.representation != spec.settings.representation
         self._former = published if others and spec.settle_seconds else None
-        self._reserve, self.spec = reserve, spec
+        self._withheld, self.spec = withheld, spec
         self._changed()
 
     def settled(self) -> None:
@@ -115,17 +102,20 @@ class NodeState:
 
     def deconfigure(self) -> None:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
-        self._reserve = self._reserve.going_over(self._settings, None, self._taken())
+        self._withheld = self._withheld.after_settings(self.topology, self._settings, None, self._taken())
         self.spec = self._former = None
         self._changed()
 
-    def replug(self, found: Topology) -> None:
-        """CPUs came or went. Claims keep theirs: those that are offline wait for them."""
+    def replug(self, found: Topology) -> bool:
+        """Takes over the machine as it was just read; False when nothing has changed. Claims keep CPUs that went
+        offline."""
         topology = changed(self.topology, found)
-        self._reserve = self._reserve.on(topology, self._taken(), self._settings)
+        if topology == self.topology:
+            return False
+        self._withheld = self._withheld.after_hotplug(self.topology, topology, self._settings, self._taken())
         self.topology, self._machine = topology, Machine.of(topology)
-        self._earmarks.move_to(topology, self._machine)
         self._changed()
+        return True
 
     def devices(self) -> tuple[Device, ...]:
         """What to publish now; nothing without settings."""
@@ -159,14 +149,19 @@ class NodeState:
         """The held claims by UID."""
         return self._ledger.claims
 
-    def reserve(self, request: ClaimRequest) -> Reservation:
-        """Grants a claim its CPUs: the same ones as before when it holds some, else the allocator's choice."""
+    @property
+    def division(self) -> Division:
+        """Which CPUs are shared and which are held, now."""
+        return self.containers.division
+
+    def grant(self, request: ClaimRequest) -> Granted:
+        """Grants a claim its CPUs: the CPUs that it holds already, or else the allocator's choice."""
         held = self._ledger.claims.get(request.ref.uid)
         if held is not None and held.digest == request.digest:
             return self._revive(held, request.consumers)
         if self.spec is None:
             raise NotReadyError(f"node {self.node_name} has no settings: no CpuDriverConfig selects it")
-        if held is not None and self._board.uses(request.ref.uid):
+        if held is not None and self.containers.uses(request.ref.uid):
             raise ClaimRefusedError(
                 f"claim {request.ref} was allocated anew, but containers still run on the CPUs of its former "
                 "allocation: they have to end first"
@@ -174,26 +169,27 @@ class NodeState:
         if held is not None:
             self._ledger.release(request.ref.uid)
         try:
-            claim = HeldClaim(request.ref, self._granting(self.spec).grants(request), request.consumers, request.digest)
+            grants = self._granting(self.spec).grants(request)
+            claim = HeldClaim(request.ref, grants, request.consumers, request.digest)
             self._ledger.take(claim)
         except ClaimError:
             if held is not None:
                 self._ledger.take(held)
             raise
         self._changed()
-        return Reservation(claim, fresh=True)
+        return Granted(claim, fresh=True)
 
-    def hold(self, uid: str) -> Reservation | None:
-        """Answers for a claim that the ledger knows without reading it again; None when it knows none."""
+    def grant_held(self, uid: str) -> Granted | None:
+        """Answers for a claim that the ledger holds, without reading the claim again; None when it holds none."""
         held = self._ledger.claims.get(uid)
         return None if held is None else self._revive(held, held.consumers)
 
-    def undo(self, reservation: Reservation) -> None:
-        """Takes back what `reserve` took; CPUs that a container runs on meanwhile stay held."""
-        uid = reservation.claim.ref.uid
-        if not reservation.fresh or uid not in self._ledger.claims:
+    def undo(self, granted: Granted) -> None:
+        """Takes back what `grant` took; CPUs that a container runs on meanwhile stay held."""
+        uid = granted.claim.ref.uid
+        if not granted.fresh or uid not in self._ledger.claims:
             return
-        if self._board.uses(uid):
+        if self.containers.uses(uid):
             self._ledger.set_lingering(uid, lingering=True)
         else:
             self._ledger.release(uid)
@@ -203,8 +199,8 @@ class NodeState:
         """Ends a claim; False when its containers still run, so that its CPUs linger."""
         if uid not in self._ledger.claims:
             return True
-        self._board.forget_unstored(uid)
-        in_use = self._board.uses(uid) or not self.synchronized
+        self.containers.forget_unstored(uid)
+        in_use = self.containers.uses(uid) or not self.containers.synchronized
         if in_use:
             self._ledger.set_lingering(uid, lingering=True)
         else:
@@ -219,112 +215,18 @@ class NodeState:
             self._ledger.set_consumers(uid, claim.consumers | consumers)
             self._changed()
 
-    # ---- containers
-
-    @property
-    def division(self) -> Division:
-        """Which CPUs are shared and which are held, now."""
-        return self._division
-
-    @property
-    def board(self) -> Board:
-        """The containers; read only for other rooms."""
-        return self._board
-
-    def connected(self, runtime: RuntimeInfo) -> None:
-        """The runtime told who it is."""
-        self.runtime = runtime
-        self._notify()
-
-    def synchronize(
-        self, containers: Sequence[Container]
-    ) -> tuple[tuple[ContainerUpdate, ...], tuple[UnprovenContainer, ...]]:
-        """The runtime's complete list of containers -> what is not as it should be, and whose claims are not shown."""
-        unproven: list[UnprovenContainer] = []
-
-        def uses_or_shared(container: Container) -> frozenset[Use]:
-            try:
-                return self._uses_of(container)
-            except UnprovenError as error:
-                claim = error.claim_uid if isinstance(error, UnknownConsumerError) else None
-                unproven.append(UnprovenContainer(container, str(error), claim))
-                return frozenset()
-
-        updates = self._board.replace_all(containers, uses_or_shared, self._division)
-        self.synchronized = True
-        self._release_lingering(frozenset(self._ledger.claims))
-        self._notify()
-        return updates, tuple(unproven)
-
-    def disconnected(self) -> None:
-        """Containers may come and go unseen from now on."""
-        self.synchronized = False
-        self._notify()
-
-    def create(self, container: Container) -> Placement:
-        """Where a container that is about to be created shall run; raises when its claims are not proven."""
-        uses = self._uses_of(container)
-        growing = not self.runtime.unsolicited_updates
-        placement = self._board.create(container, uses, self._division, growing=growing)
-        self._notify()
-        return placement
-
-    def prove_again(self, container: Container) -> None:
-        """A running container's claim was read once more; raises when its claims are still not proven."""
-        self._board.prove(container.id, self._uses_of(container))
-        self._notify()
-
-    def created(self, container_id: str) -> None:
-        """The runtime has stored the container."""
-        self._board.created(container_id)
-        self._notify()
-
-    def check_start(self, container: Container) -> None:
-        """Refuses a start that was not placed, or on CPUs that are not the container's any more."""
-        self._board.check_start(container, self._division)
-
-    def cpus_for_update(self, container_id: str) -> CpuSet:
-        """What to repeat when the kubelet updates a container; empty: nothing."""
-        return self._board.cpus_for_update(container_id, self._division)
-
-    def ended(self, container_id: str) -> None:
-        """A container is gone; CPUs of a lingering claim that nobody uses any more become shared again."""
-        claims = self._board.stopped(container_id)
-        self._release_lingering(claims)
-        self._notify()
-
-    def stopped(self, container_id: str) -> tuple[ContainerUpdate, ...]:
-        """The same, in a hook whose reply can tell others what they gain."""
-        self.ended(container_id)
-        if self.runtime.unsolicited_updates:
-            return ()
-        return tuple(self._board.take_updates(self._division, growing=True))
-
-    def next_push(self, skip: frozenset[str] = frozenset()) -> ContainerUpdate | None:
-        """What an unsolicited update should say next; None when every container runs where it should."""
-        if not (self.synchronized and self.runtime.unsolicited_updates):
-            return None
-        return self._board.next_push(self._division, skip)
-
-    def pushed(self, update: ContainerUpdate, *, applied: bool) -> None:
-        """The runtime's answer to an unsolicited update."""
-        if applied:
-            self._board.pushed(update)
-        else:
-            self._board.push_failed(update)
-
     # ---- persistence and change
 
     def checkpoint(self) -> Checkpoint:
         """Everything that must survive a restart."""
         claims = tuple(self._ledger.claims.values())
-        places, withheld = self._earmarks.places, self._reserve.withheld_under(self._settings)
-        return Checkpoint(self.node_name, self.spec, claims, self._former, places, withheld)
+        withheld = self._withheld.cpus(self.topology, self._settings)
+        return Checkpoint(self.node_name, self.spec, claims, self._former, self._earmarks.places, withheld)
 
     def adopt(self, claim: HeldClaim) -> None:
-        """Books a claim of an earlier agent; raises LedgerError when its CPUs are another's."""
+        """Books a claim of an earlier agent; raises LedgerError when another claim holds its CPUs."""
         self._ledger.take(claim)
-        self._reserve = Reserve.of(self.topology, self._taken())
+        self._withheld = Withheld.at_first_start(self.topology, self._taken())
         self._changed()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -344,49 +246,49 @@ class NodeState:
             self._earmarks,
         )
 
-    def _revive(self, held: HeldClaim, consumers: frozenset[str]) -> Reservation:
+    def _revive(self, held: HeldClaim, consumers: frozenset[str]) -> Granted:
         if held.lingering:
             held = self._ledger.set_lingering(held.ref.uid, lingering=False)
             self._changed()
         if consumers != held.consumers:
             held = self._ledger.set_consumers(held.ref.uid, consumers)
             self._changed()
-        return Reservation(held, fresh=False)
+        return Granted(held, fresh=False)
 
-    def _release_lingering(self, uids: frozenset[str]) -> None:
-        for uid in uids:
+    def _release_lingering(self, uids: frozenset[str] | None) -> None:
+        """Releases those of these claims, or of all, that linger and that no container uses any more."""
+        for uid in tuple(self._ledger.claims) if uids is None else uids:
             claim = self._ledger.claims.get(uid)
-            if claim is not None and claim.lingering and not self._board.uses(uid):
+            if claim is not None and claim.lingering and not self.containers.uses(uid):
                 self._ledger.release(uid)
                 self._changed()
-
-    def _uses_of(self, container: Container) -> frozenset[Use]:
-        return uses_of(container, self._evidences, cdi_is_passed=self.runtime.passes_cdi_devices)
 
     def _taken(self) -> CpuSet:
         """CPUs that claims have, or that are kept for them."""
         return union([self._ledger.held, *(cpus for _, cpus in self._earmarks.shares())])
 
-    def _divide(self) -> Division:
+    def _divide(self, granted: Mapping[str, CpuSet]) -> Division:
         online, held, reserved = self.topology.online, self._ledger.held, self.reserved
         shared = (online - reserved - held) or ((reserved & online) - held)
-        granted = {device: evidence.cpus for device, evidence in self._evidences.by_device.items()}
         return Division(online, shared, granted, held)
 
     def _changed(self) -> None:
         self.revision += 1
-        self._reserve = self._reserve.replenished(self._settings, self._taken())
+        self._withheld = self._withheld.replenished(self.topology, self._settings, self._taken())
         self._earmark()
-        self._reserve = self._reserve.replenished(self._settings, self._taken())  # out of what is kept no more
-        self._evidences = Evidences(self._ledger.claims)
-        self._division = self._divide()
+        # once more, out of CPUs that are not kept for a claim any more
+        self._withheld = self._withheld.replenished(self.topology, self._settings, self._taken())
+        evidences = Evidences(self._ledger.claims)
+        granted = {device: evidence.cpus for device, evidence in evidences.by_device.items()}
+        self.containers.redivide(self._divide(granted), evidences)
         self._notify()
 
     def _earmark(self) -> None:
         if self.spec is not None:
             available = self.topology.online - self.reserved - self._ledger.held
-            spec, held = self.spec, self._ledger.claims
-            self._earmarks.update(spec.settings, spec.outstanding, held, available, settling=self.settling)
+            self._earmarks.update(
+                self.topology, self._machine, self.spec, self._ledger.claims, available, settling=self.settling
+            )
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -11,8 +11,11 @@ from dra_objects import request as asking
 from dracpu_agent.claims.checkpoint import Checkpoint
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.request import ClaimRequest, read_request
+from dracpu_agent.cluster.slices.controller import SlicesState
+from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, RuntimeInfo
+from dracpu_agent.report.conditions import CONFIG_APPLIED, Condition, Standing
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, OutstandingClaim, Settings
@@ -139,8 +142,9 @@ def node(topology: Topology | None = None, runtime: RuntimeInfo = SAFE_RUNTIME, 
     """A node with settings and a synchronized runtime without containers."""
     state = NodeState(NODE, topology or machine())
     state.configure(spec(**settings))
-    state.connected(runtime)
-    state.synchronize([])
+    state.containers.connected(runtime)
+    state.containers.synchronize([])
+    state.containers.allow_pushes()
     return state
 
 
@@ -162,5 +166,15 @@ def offered(state: NodeState) -> dict[str, int | None]:
 def running(state: NodeState, *containers: Container) -> None:
     """Containers that the runtime has created and stored."""
     for one in containers:
-        state.create(one)
-        state.created(one.id)
+        state.containers.create(one)
+        state.containers.created(one.id)
+
+
+def well(**differing: Any) -> Standing:
+    """Every side that the agent depends on has reported success, but for what differs."""
+    standing = Standing(
+        config=Condition(CONFIG_APPLIED, True, "Applied"),
+        registration=RegistrationStatus(True),
+        slices=SlicesState(True, 1, 2, 1, None, "Published"),
+    )
+    return replace(standing, **differing)

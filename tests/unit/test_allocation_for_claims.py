@@ -26,7 +26,7 @@ def claim(number: int, *results: dict[str, Any], **parameters: object) -> ClaimR
 
 
 def cpus(state: NodeState, request: ClaimRequest) -> str:
-    return str(state.reserve(request).claim.cpus)
+    return str(state.grant(request).claim.cpus)
 
 
 def test_the_machine_as_one_device_is_packed_when_the_claim_names_no_cpus():
@@ -39,13 +39,13 @@ def test_the_machine_as_one_device_gives_exactly_the_cpus_that_the_claim_names()
     state = node(EPYC_TOPOLOGY, group_by=GroupBy.MACHINE, reserved="0,32")
     assert cpus(state, claim(1, share(MACHINE, 3), cpuset="7,24,63")) == "7,24,63"
     with pytest.raises(CpusetInUseError, match="24 of the cpuset 23-24 is given already"):
-        state.reserve(claim(2, share(MACHINE, 2), cpuset="23-24"))
+        state.grant(claim(2, share(MACHINE, 2), cpuset="23-24"))
 
 
 def test_a_claims_strategy_overrides_the_nodes():
     state = node(EPYC_TOPOLOGY)
-    packed = state.reserve(claim(1, share("cpudevnuma001", 10))).claim.cpus
-    spread = state.reserve(claim(2, share("cpudevnuma002", 10), strategy="distributed")).claim.cpus
+    packed = state.grant(claim(1, share("cpudevnuma001", 10))).claim.cpus
+    spread = state.grant(claim(2, share("cpudevnuma002", 10), strategy="distributed")).claim.cpus
     parts = [[len(found & l3) for l3 in EPYC_TOPOLOGY.l3_groups.values() if found & l3] for found in (packed, spread)]
     assert parts == [[8, 2], [5, 5]]
 
@@ -54,7 +54,7 @@ def test_a_claims_wish_for_whole_cores_overrides_the_node():
     state = node(EPYC_TOPOLOGY)
     assert cpus(state, claim(1, share("cpudevnuma001", 1))) == "8"
     with pytest.raises(NotEnoughCoresError, match="15 CPUs in whole cores asked for; whole free cores: 7 with 2 CPUs"):
-        state.reserve(claim(2, share("cpudevnuma001", 15), fullCores=True))
+        state.grant(claim(2, share("cpudevnuma001", 15), fullCores=True))
     assert cpus(state, claim(3, share("cpudevnuma001", 2), fullCores=True)) == "9,41"
 
 
@@ -75,7 +75,7 @@ def test_whole_cores_have_no_effect_in_individual_mode():
 
 def test_two_claims_after_each_other_use_up_what_the_first_one_began():
     state = node(EPYC_TOPOLOGY)
-    first, second = (state.reserve(claim(number, share("cpudevnuma001", 4))).claim.cpus for number in (1, 2))
+    first, second = (state.grant(claim(number, share("cpudevnuma001", 4))).claim.cpus for number in (1, 2))
     assert (first | second) == EPYC_TOPOLOGY.l3_groups[2]
     assert first.isdisjoint(second)
     assert first == CpuSet.parse("8-9,40-41")

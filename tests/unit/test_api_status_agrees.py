@@ -1,12 +1,12 @@
 """What an agent writes into its CpuNode's status, the schema takes."""
 
 import pytest
-from nodes import SAFE_RUNTIME, spec
+from nodes import SAFE_RUNTIME, spec, well
 
 from dracpu_agent.cluster.status_plan import with_transition_times
 from dracpu_agent.node import NodeState
 from dracpu_agent.report import node_status as status
-from dracpu_agent.report.conditions import Standing
+from dracpu_agent.report.conditions import conditions_of
 from dracpu_api.models import CpuNodeStatus
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
@@ -16,8 +16,8 @@ from dracpu_sandbox.machines.presets import LAB, PRESETS
 @pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
 def test_the_status_of_any_machine_fits_the_schema(machine: Machine) -> None:
     node = NodeState("vm1", topology_of(machine))
-    node.runtime = SAFE_RUNTIME
-    written = status.status_of(node, Standing().conditions(node), "0.1.0")
+    node.containers.runtime = SAFE_RUNTIME
+    written = status.status_of(node, conditions_of(node, well()), "0.1.0")
     stamped = with_transition_times(written, {}, "2026-01-02T03:04:05Z")
     taken = CpuNodeStatus.model_validate(stamped, by_alias=True, by_name=False)
     assert taken.model_dump(mode="json", by_alias=True, exclude_none=True) == stamped
@@ -26,6 +26,6 @@ def test_the_status_of_any_machine_fits_the_schema(machine: Machine) -> None:
 def test_the_revision_that_was_applied_fits_the_schema() -> None:
     node = NodeState("vm1", topology_of(LAB))
     node.configure(spec(revision="r7"))
-    written = status.status_of(node, Standing().conditions(node), "0.1.0", "r7")
+    written = status.status_of(node, conditions_of(node, well()), "0.1.0", "r7")
     stamped = with_transition_times(written, {}, "2026-01-02T03:04:05Z")
     assert CpuNodeStatus.model_validate(stamped, by_alias=True, by_name=False).applied_revision == "r7"

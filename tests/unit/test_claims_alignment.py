@@ -138,7 +138,7 @@ def test_devices_of_which_nothing_is_known_have_no_say():
 
 
 def granted(state: Any, wanted: Any) -> str:
-    return str(state.reserve(wanted).claim.cpus)
+    return str(state.grant(wanted).claim.cpus)
 
 
 def beside(root: str, amount: int, number: int = 1) -> Any:

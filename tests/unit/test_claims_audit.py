@@ -37,8 +37,8 @@ def test_a_claim_is_let_go_on_the_second_finding_in_a_row_and_never_while_it_is_
 async def test_the_auditor_releases_what_the_second_look_confirms_and_nothing_else():
     state = node()
     for number in (1, 2, 3):
-        state.reserve(request(number, share(NUMA1, 1)))
-    state.create(container("c", f"claim-{uid(3)}"))
+        state.grant(request(number, share(NUMA1, 1)))
+    state.containers.create(container("c", f"claim-{uid(3)}"))
     there = {uid(1): claim_object(1, [share(NUMA1, 1)])}
     released = []
 
@@ -62,7 +62,7 @@ async def test_the_auditor_releases_what_the_second_look_confirms_and_nothing_el
 async def test_a_claim_that_cannot_be_released_does_not_keep_others_from_it():
     state = node()
     for number in (1, 2):
-        state.reserve(request(number, share(NUMA1, 1)))
+        state.grant(request(number, share(NUMA1, 1)))
     released = []
 
     async def read(_ref, _seconds):
@@ -82,8 +82,8 @@ async def test_a_claim_that_cannot_be_released_does_not_keep_others_from_it():
 
 async def test_without_the_runtime_nothing_is_audited():
     state = node()
-    state.reserve(request(1, share(NUMA1, 1)))
-    state.disconnected()
+    state.grant(request(1, share(NUMA1, 1)))
+    state.containers.disconnected()
 
     async def read(_ref, _seconds):
         raise AssertionError("no claim is worth a question now")

@@ -49,7 +49,7 @@ def test_a_node_without_settings_offers_and_prepares_nothing():
     state = NodeState(NODE, machine())
     assert state.devices() == ()
     with pytest.raises(NotReadyError, match="no CpuDriverConfig selects it"):
-        state.reserve(request(1, share(NUMA0, 2)))
+        state.grant(request(1, share(NUMA0, 2)))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_settings_that_a_node_cannot_apply_leave_it_on_its_last_good_ones(reserv
 
 def test_settings_that_leave_nothing_to_share_are_refused():
     state = node(reserved="0-1")
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert granted(state, 1) == "4-5"
     with pytest.raises(SettingsRefusedError, match="nothing to share"):
         state.configure(spec(reserved="4-5"))
@@ -76,13 +76,13 @@ def test_settings_that_leave_nothing_to_share_are_refused():
 
 def test_a_claim_for_two_cpus_gets_both_threads_of_one_core():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert granted(state, 1) in ("4-5", "6-7")
 
 
 def test_requests_of_one_claim_get_disjoint_cpus():
     state = node()
-    state.reserve(request(1, share(NUMA1, 1, "a"), share(NUMA1, 2, "b", 1), share(NUMA0, 2, "c", 2)))
+    state.grant(request(1, share(NUMA1, 1, "a"), share(NUMA1, 2, "b", 1), share(NUMA0, 2, "c", 2)))
     claim = state.claims[uid(1)]
     assert sorted(len(claim.cpus_of(name)) for name in "abc") == [1, 2, 2]
     assert len(claim.cpus) == 5
@@ -98,15 +98,15 @@ def test_an_explicit_cpuset_is_chosen_before_the_allocator_can_take_its_cpus():
         }
     ]
     asked = claim_object(1, [share(NUMA1, 2, "a"), share(NUMA1, 2, "b", 1)], config)
-    state.reserve(read_request(ref(1), asked, NODE))
+    state.grant(read_request(ref(1), asked, NODE))
     claim = state.claims[uid(1)]
     assert (str(claim.cpus_of("a")), str(claim.cpus_of("b"))) == ("6-7", "4-5")
 
 
 def test_the_same_claim_asked_again_keeps_its_cpus():
     state = node()
-    first = state.reserve(request(1, share(NUMA1, 2), pods=["a"]))
-    again = state.reserve(request(1, share(NUMA1, 2), pods=["a", "b"]))
+    first = state.grant(request(1, share(NUMA1, 2), pods=["a"]))
+    again = state.grant(request(1, share(NUMA1, 2), pods=["a", "b"]))
     assert first.fresh
     assert not again.fresh
     assert again.claim.cpus == first.claim.cpus
@@ -115,76 +115,76 @@ def test_the_same_claim_asked_again_keeps_its_cpus():
 
 def test_another_allocation_of_a_claim_that_nobody_uses_is_resolved_anew():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    state.reserve(request(1, share(NUMA0, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA0, 2)))
     assert granted(state, 1) == "2-3"
 
 
 def test_another_allocation_is_refused_while_containers_of_the_former_one_run():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     before = granted(state, 1)
     running(state, container("c", cdi(1)))
     with pytest.raises(ClaimRefusedError, match="have to end first"):
-        state.reserve(request(1, share(NUMA0, 2)))
+        state.grant(request(1, share(NUMA0, 2)))
     assert granted(state, 1) == before
 
 
 def test_another_allocation_that_does_not_fit_leaves_the_former_one():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     before = granted(state, 1)
     with pytest.raises(ClaimError):
-        state.reserve(request(1, share(NUMA0, 3)))
+        state.grant(request(1, share(NUMA0, 3)))
     assert granted(state, 1) == before
 
 
 def test_more_than_is_free_is_refused_and_takes_nothing():
     state = node()
-    state.reserve(request(1, share(NUMA1, 3)))
+    state.grant(request(1, share(NUMA1, 3)))
     with pytest.raises(ClaimError):
-        state.reserve(request(2, share(NUMA1, 1), share(NUMA1, 1, "b", 1)))
+        state.grant(request(2, share(NUMA1, 1), share(NUMA1, 1, "b", 1)))
     assert set(state.claims) == {uid(1)}
 
 
 def test_a_group_given_without_an_amount_is_refused():
     result = {key: value for key, value in share(NUMA1, 4).items() if key != "consumedCapacity"}
     with pytest.raises(ClaimRefusedError, match="DRAConsumableCapacity"):
-        node().reserve(request(1, result))
+        node().grant(request(1, result))
 
 
 def test_individual_devices_are_exactly_the_cpus_that_they_name():
     state = node(mode=Mode.INDIVIDUAL)
-    state.reserve(request(1, whole(3), whole(6)))
+    state.grant(request(1, whole(3), whole(6)))
     assert granted(state, 1) == "3,6"
     with pytest.raises(ClaimError):
-        state.reserve(request(2, whole(6)))
+        state.grant(request(2, whole(6)))
 
 
 def test_a_reserved_cpu_is_never_given_even_when_it_was_allocated():
     state = node(mode=Mode.INDIVIDUAL, reserved="2-3")
     with pytest.raises(ClaimError, match="2"):
-        state.reserve(request(1, whole(2)))
+        state.grant(request(1, whole(2)))
 
 
 def test_a_device_that_the_machine_does_not_have_is_refused_by_name():
     with pytest.raises(ClaimRefusedError, match="no device cpudevnuma007"):
-        node().reserve(request(1, share("cpudevnuma007", 1)))
+        node().grant(request(1, share("cpudevnuma007", 1)))
 
 
 def test_full_cores_are_given_whole():
     state = node(allocation=Allocation(full_cores=True))
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     with pytest.raises(ClaimError):
-        state.reserve(request(2, share(NUMA1, 1)))
+        state.grant(request(2, share(NUMA1, 1)))
 
 
 def test_undoing_a_reservation_frees_its_cpus_and_only_its_own():
     state = node()
-    kept = state.reserve(request(1, share(NUMA1, 2)))
-    undone = state.reserve(request(2, share(NUMA1, 2)))
+    kept = state.grant(request(1, share(NUMA1, 2)))
+    undone = state.grant(request(2, share(NUMA1, 2)))
     state.undo(undone)
-    state.undo(state.reserve(request(1, share(NUMA1, 2))))
+    state.undo(state.grant(request(1, share(NUMA1, 2))))
     assert set(state.claims) == {uid(1)}
     assert state.claims[uid(1)].cpus == kept.claim.cpus
 
@@ -192,7 +192,7 @@ def test_undoing_a_reservation_frees_its_cpus_and_only_its_own():
 def test_a_claim_of_the_former_representation_still_prepares_while_its_cpus_are_free():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL))
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert granted(state, 1) == "4-5"
     assert state.draining() == (ref(1),)
     assert "cpudev004" not in [device.name for device in state.devices()]
@@ -202,11 +202,11 @@ def test_a_claim_of_the_former_representation_still_prepares_while_its_cpus_are_
 
 def test_reserved_cpus_grown_over_a_claim_leave_it_alone():
     state = node(reserved="0")
-    state.reserve(request(1, share(NUMA0, 1)))
+    state.grant(request(1, share(NUMA0, 1)))
     held = granted(state, 1)
     state.configure(spec(reserved=f"0,{held}"))
     assert granted(state, 1) == held
-    assert str(state.create(container("c", cdi(1))).cpus) == held
+    assert str(state.containers.create(container("c", cdi(1))).cpus) == held
 
 
 # ---- persistence
@@ -214,17 +214,17 @@ def test_reserved_cpus_grown_over_a_claim_leave_it_alone():
 
 def test_a_restarted_node_goes_on_where_it_was():
     state = node(reserved="2", group_by=GroupBy.SOCKET)
-    state.reserve(request(1, share("cpudevsocket001", 2), pods=["a"]))
+    state.grant(request(1, share("cpudevsocket001", 2), pods=["a"]))
     again = revived(state.checkpoint())
     assert again.claims == state.claims
     assert again.devices() == state.devices()
     with pytest.raises(ClaimError):
-        again.reserve(request(2, share("cpudevsocket001", 3)))
+        again.grant(request(2, share("cpudevsocket001", 3)))
 
 
 def test_two_claims_cannot_be_booked_on_one_cpu():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA1, 4)))
     grant = CpuGrant("main", NODE, NUMA1, None, cpus("4"))
     with pytest.raises(LedgerError, match="not free"):
         state.adopt(HeldClaim(ref(2), (grant,), frozenset(), ""))
@@ -234,9 +234,9 @@ def test_listeners_hear_of_every_change_and_of_nothing_else():
     state = node()
     heard: list[int] = []
     state.on_change(lambda: heard.append(1))
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert len(heard) == 1
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert len(heard) == 1
-    state.connected(SAFE_RUNTIME)
+    state.containers.connected(SAFE_RUNTIME)
     assert len(heard) == 2

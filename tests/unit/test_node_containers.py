@@ -28,7 +28,7 @@ def cpus(text):
 
 def pending_push(state):
     """The update that the runtime should be sent now."""
-    update = state.next_push()
+    update = state.containers.next_push()
     assert update is not None
     return update
 
@@ -38,172 +38,183 @@ def pending_push(state):
 
 def test_containers_without_claims_share_what_is_neither_reserved_nor_held():
     state = node()
-    assert str(state.create(container("before")).cpus) == "2-7"
-    state.reserve(request(1, share(NUMA1, 2)))
-    assert state.create(container("after")).cpus == cpus("2-7") - state.claims[uid(1)].cpus
+    assert str(state.containers.create(container("before")).cpus) == "2-7"
+    state.grant(request(1, share(NUMA1, 2)))
+    assert state.containers.create(container("after")).cpus == cpus("2-7") - state.claims[uid(1)].cpus
 
 
 def test_a_pinned_container_runs_on_its_claim_and_others_are_moved_off_in_the_same_reply():
     state = node()
     running(state, container("before"))
-    state.reserve(request(1, share(NUMA1, 2)))
-    placement = state.create(container("pinned", cdi(1)))
+    state.grant(request(1, share(NUMA1, 2)))
+    placement = state.containers.create(container("pinned", cdi(1)))
     assert placement.cpus == state.claims[uid(1)].cpus
     assert placement.updates == (ContainerUpdate("before", cpus("2-7") - placement.cpus),)
 
 
 def test_shared_containers_off_the_claims_cpus_are_not_touched_by_its_container():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     running(state, container("after"))
-    assert state.create(container("pinned", cdi(1))).updates == ()
+    assert state.containers.create(container("pinned", cdi(1))).updates == ()
 
 
 def test_a_container_of_several_requests_runs_on_those_it_was_handed():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2, "a"), share(NUMA0, 2, "b", 1)))
+    state.grant(request(1, share(NUMA1, 2, "a"), share(NUMA0, 2, "b", 1)))
     claim = state.claims[uid(1)]
-    assert state.create(container("one", cdi(1, "a"))).cpus == claim.cpus_of("a")
-    assert state.create(container("both", cdi(1, "a"), cdi(1, "b"))).cpus == claim.cpus
+    assert state.containers.create(container("one", cdi(1, "a"))).cpus == claim.cpus_of("a")
+    assert state.containers.create(container("both", cdi(1, "a"), cdi(1, "b"))).cpus == claim.cpus
 
 
 def test_a_released_claims_cpus_are_pushed_to_shared_containers():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     running(state, container("shared"))
-    assert state.next_push() is None
+    assert state.containers.next_push() is None
     state.release(uid(1))
-    assert state.next_push() == ContainerUpdate("shared", cpus("2-7"))
-    state.pushed(ContainerUpdate("shared", cpus("2-7")), applied=True)
-    assert state.next_push() is None
+    assert state.containers.next_push() == ContainerUpdate("shared", cpus("2-7"))
+    state.containers.pushed(ContainerUpdate("shared", cpus("2-7")), applied=True)
+    assert state.containers.next_push() is None
 
 
 def test_a_grant_cancels_the_growth_that_was_not_sent_yet():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA1, 4)))
     running(state, container("shared"))
     state.release(uid(1))
-    state.reserve(request(2, share(NUMA1, 4)))
-    assert state.next_push() is None
+    state.grant(request(2, share(NUMA1, 4)))
+    assert state.containers.next_push() is None
 
 
 def test_a_growth_answered_after_a_grant_is_pushed_again_without_the_granted_cpus():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA1, 4)))
     running(state, container("shared"))
     state.release(uid(1))
     under_way = pending_push(state)
-    state.reserve(request(2, share(NUMA1, 4)))
-    state.pushed(under_way, applied=True)
-    assert state.next_push() == ContainerUpdate("shared", cpus("2-3"))
+    state.grant(request(2, share(NUMA1, 4)))
+    state.containers.pushed(under_way, applied=True)
+    assert state.containers.next_push() == ContainerUpdate("shared", cpus("2-3"))
 
 
 def test_a_failed_push_is_repeated():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     running(state, container("shared"))
     state.release(uid(1))
     update = pending_push(state)
-    state.pushed(update, applied=False)
-    assert state.next_push() == update
-    assert state.next_push(skip=frozenset(["shared"])) is None
+    state.containers.pushed(update, applied=False)
+    assert state.containers.next_push() == update
+    assert state.containers.next_push(skip=frozenset(["shared"])) is None
 
+
+
+def test_nothing_is_pushed_before_the_runtime_has_the_answer_to_its_synchronization():
+    state = node()
+    state.containers.disconnected()
+    state.containers.synchronize([container("shared")])
+    state.containers.cpus_for_update("shared")
+    state.grant(request(1, share(NUMA1, 2)))
+    assert state.containers.next_push() is None
+    state.containers.allow_pushes()
+    assert state.containers.next_push() is not None
 
 def test_a_container_that_is_not_stored_yet_is_told_as_soon_as_it_is():
     state = node()
-    state.create(container("young"))
-    state.reserve(request(1, share(NUMA1, 4)))
-    assert state.create(container("pinned", cdi(1))).updates == ()
-    assert state.next_push() is None
-    state.created("young")
-    assert state.next_push() == ContainerUpdate("young", cpus("2-3"))
+    state.containers.create(container("young"))
+    state.grant(request(1, share(NUMA1, 4)))
+    assert state.containers.create(container("pinned", cdi(1))).updates == ()
+    assert state.containers.next_push() is None
+    state.containers.created("young")
+    assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
 
 
 def test_a_container_does_not_start_on_cpus_given_away_while_it_was_created():
     state = node()
-    state.create(container("young"))
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.containers.create(container("young"))
+    state.grant(request(1, share(NUMA1, 4)))
     with pytest.raises(PlacementError, match="creates it again"):
-        state.check_start(container("young"))
-    state.created("young")
-    state.pushed(pending_push(state), applied=True)
-    state.check_start(container("young"))
+        state.containers.check_start(container("young"))
+    state.containers.created("young")
+    state.containers.pushed(pending_push(state), applied=True)
+    state.containers.check_start(container("young"))
 
 
 def test_runtimes_without_safe_pushes_learn_of_growth_with_the_next_hook():
     state = node(runtime=OLD_RUNTIME)
-    state.reserve(request(1, share(NUMA1, 2), pods=["p"]))
+    state.grant(request(1, share(NUMA1, 2), pods=["p"]))
     running(state, container("shared"))
     state.release(uid(1))
-    assert state.next_push() is None
-    assert state.create(container("next")).updates == (ContainerUpdate("shared", cpus("2-7")),)
+    assert state.containers.next_push() is None
+    assert state.containers.create(container("next")).updates == (ContainerUpdate("shared", cpus("2-7")),)
 
 
 def test_an_update_by_the_kubelet_repeats_the_containers_cpus():
     state = node()
     running(state, container("shared"))
-    assert state.cpus_for_update("shared") == cpus("2-7")
-    assert not state.cpus_for_update("unknown")
+    assert state.containers.cpus_for_update("shared") == cpus("2-7")
+    assert not state.containers.cpus_for_update("unknown")
 
 
 def test_when_claims_hold_everything_offered_others_fall_back_on_reserved_cpus():
     state = node()
     running(state, container("shared"))
-    state.reserve(request(1, share(NUMA0, 2), share(NUMA1, 4, "b", 1)))
-    assert state.next_push() == ContainerUpdate("shared", cpus("0-1"))
+    state.grant(request(1, share(NUMA0, 2), share(NUMA1, 4, "b", 1)))
+    assert state.containers.next_push() == ContainerUpdate("shared", cpus("0-1"))
 
 
 def test_a_claims_cpus_linger_until_its_last_container_has_ended():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA1, 4)))
     running(state, container("one", cdi(1)), container("two", cdi(1)))
     assert not state.release(uid(1))
-    assert str(state.create(container("shared")).cpus) == "2-3"
-    state.stopped("one")
+    assert str(state.containers.create(container("shared")).cpus) == "2-3"
+    state.containers.stopped("one")
     with pytest.raises(ClaimError):
-        state.reserve(request(2, share(NUMA1, 1)))
-    state.stopped("two")
+        state.grant(request(2, share(NUMA1, 1)))
+    state.containers.stopped("two")
     assert uid(1) not in state.claims
-    state.reserve(request(2, share(NUMA1, 4)))
+    state.grant(request(2, share(NUMA1, 4)))
 
 
 def test_prepare_revives_a_lingering_claim():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA1, 4)))
     running(state, container("one", cdi(1)))
     state.release(uid(1))
-    assert not state.reserve(request(1, share(NUMA1, 4))).claim.lingering
-    state.stopped("one")
+    assert not state.grant(request(1, share(NUMA1, 4))).claim.lingering
+    state.containers.stopped("one")
     assert uid(1) in state.claims
 
 
 def test_a_claim_unprepared_while_the_runtime_is_away_lingers_until_containers_are_known():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    state.disconnected()
+    state.grant(request(1, share(NUMA1, 4)))
+    state.containers.disconnected()
     assert not state.release(uid(1))
-    state.synchronize([container("one", cdi(1))])
+    state.containers.synchronize([container("one", cdi(1))])
     assert uid(1) in state.claims
-    state.synchronize([])
+    state.containers.synchronize([])
     assert uid(1) not in state.claims
 
 
 def test_a_restarted_container_keeps_its_cpus_whatever_order_the_runtime_tells_it_in():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     running(state, container("old", cdi(1)))
-    fresh = state.create(container("new", cdi(1)))
-    state.stopped("old")
-    state.stopped("old")
+    fresh = state.containers.create(container("new", cdi(1)))
+    state.containers.stopped("old")
+    state.containers.stopped("old")
     assert fresh.cpus == state.claims[uid(1)].cpus
-    assert state.board.uses(uid(1))
+    assert state.containers.uses(uid(1))
 
 
 def test_synchronize_repairs_exactly_what_is_wrong():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     held = state.claims[uid(1)].cpus
-    updates, unproven = state.synchronize(
+    updates, unproven = state.containers.synchronize(
         [
             container("right", cpus=cpus("2-7") - held),
             container("strayed", cpus=cpus("0-7")),
@@ -222,8 +233,8 @@ def test_synchronize_repairs_exactly_what_is_wrong():
 
 def test_one_bad_container_does_not_stop_the_repair_of_others():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    updates, unproven = state.synchronize(
+    state.grant(request(1, share(NUMA1, 4)))
+    updates, unproven = state.containers.synchronize(
         [container("lost", cdi(7)), container("forger", env=[f"DRA_CPUSET_{uid(1)}=4-7"]), container("plain")]
     )
     assert [found.container.name for found in unproven] == ["lost", "forger"]
@@ -234,57 +245,57 @@ def test_one_bad_container_does_not_stop_the_repair_of_others():
 
 def test_a_container_that_nobody_placed_does_not_start():
     with pytest.raises(PlacementError, match="nobody has chosen its CPUs"):
-        node().check_start(container("stranger"))
+        node().containers.check_start(container("stranger"))
 
 
 def test_others_are_told_again_when_the_creation_that_was_to_move_them_has_failed():
     state = node(runtime=OLD_RUNTIME)
     running(state, container("shared"))
-    state.reserve(request(1, share(NUMA1, 4), pods=["p"]))
+    state.grant(request(1, share(NUMA1, 4), pods=["p"]))
     entry = f"DRA_CPUSET_{uid(1)}=4-7"
     move = (ContainerUpdate("shared", cpus("2-3")),)
-    assert state.create(container("first", env=[entry], pod="p")).updates == move
-    assert state.stopped("first") == move  # the runtime applied nothing of the first reply
-    second = state.create(container("second", env=[entry], pod="p"))
+    assert state.containers.create(container("first", env=[entry], pod="p")).updates == move
+    assert state.containers.stopped("first") == move  # the runtime applied nothing of the first reply
+    second = state.containers.create(container("second", env=[entry], pod="p"))
     assert second.updates == ()
 
 
 def test_a_removal_whose_reply_carries_nothing_leaves_what_is_to_be_told_for_the_next_hook():
     state = node(runtime=OLD_RUNTIME)
     running(state, container("shared"), container("old"))
-    state.reserve(request(1, share(NUMA1, 4), pods=["p"]))
-    state.ended("old")
-    placement = state.create(container("c", env=[f"DRA_CPUSET_{uid(1)}=4-7"], pod="p"))
+    state.grant(request(1, share(NUMA1, 4), pods=["p"]))
+    state.containers.ended("old")
+    placement = state.containers.create(container("c", env=[f"DRA_CPUSET_{uid(1)}=4-7"], pod="p"))
     assert placement.updates == (ContainerUpdate("shared", cpus("2-3")),)
 
 
 def test_lingering_cpus_are_not_offered():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA1, 4)))
     running(state, container("c", cdi(1)))
     state.release(uid(1))
     assert offered(state) == {NUMA0: 2}
-    state.stopped("c")
+    state.containers.stopped("c")
     assert offered(state) == {NUMA0: 2, NUMA1: 4}
 
 
 def test_a_creation_that_failed_unheard_does_not_make_its_claim_linger():
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
-    state.create(container("phantom", cdi(1)))
+    state.grant(request(1, share(NUMA1, 4)))
+    state.containers.create(container("phantom", cdi(1)))
     assert state.release(uid(1))
     assert uid(1) not in state.claims
 
 
 def test_a_container_proven_later_gets_its_claims_cpus():
     state = node(runtime=OLD_RUNTIME)
-    state.reserve(request(1, share(NUMA1, 4), pods=["first"]))
+    state.grant(request(1, share(NUMA1, 4), pods=["first"]))
     second = container("second", env=[f"DRA_CPUSET_{uid(1)}=4-7"], cpus=cpus("4-7"))
-    _, (unproven,) = state.synchronize([second])
+    _, (unproven,) = state.containers.synchronize([second])
     assert unproven.claim_to_read == uid(1)
     state.add_consumers(uid(1), frozenset(["second"]))
-    state.prove_again(second)
-    assert state.cpus_for_update("second") == cpus("4-7")
+    state.containers.prove_again(second)
+    assert state.containers.cpus_for_update("second") == cpus("4-7")
 
 
 # ---- proof
@@ -292,7 +303,7 @@ def test_a_container_proven_later_gets_its_claims_cpus():
 
 def test_a_claim_that_is_not_prepared_keeps_its_container_from_being_created():
     with pytest.raises(PlacementError, match="not prepared on this node"):
-        node().create(container("c", cdi(1)))
+        node().containers.create(container("c", cdi(1)))
 
 
 @pytest.mark.parametrize(
@@ -300,33 +311,33 @@ def test_a_claim_that_is_not_prepared_keeps_its_container_from_being_created():
 )
 def test_our_environment_without_proof_is_refused(entry):
     state = node()
-    state.reserve(request(1, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA1, 4)))
     with pytest.raises(PlacementError, match="not for pods to set"):
-        state.create(container("forger", env=[entry.format("DRA_CPUSET_")]))
+        state.containers.create(container("forger", env=[entry.format("DRA_CPUSET_")]))
 
 
 def test_a_container_with_a_claim_cannot_claim_another_one_by_environment():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    state.reserve(request(2, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
+    state.grant(request(2, share(NUMA1, 2)))
     mine = f"DRA_CPUSET_{uid(1)}={granted(state, 1)}"
     with pytest.raises(PlacementError):
-        state.create(container("forger", cdi(1), env=[mine, f"DRA_CPUSET_{uid(2)}={granted(state, 2)}"]))
-    assert state.create(container("honest", cdi(1), env=[mine])).cpus == cpus(granted(state, 1))
+        state.containers.create(container("forger", cdi(1), env=[mine, f"DRA_CPUSET_{uid(2)}={granted(state, 2)}"]))
+    assert state.containers.create(container("honest", cdi(1), env=[mine])).cpus == cpus(granted(state, 1))
 
 
 def test_names_that_only_look_like_ours_are_anybodys():
-    assert node().create(container("c", env=["DRA_CPUSETFOO=1", "MY_DRA_CPUSET_X=2"])).cpus
+    assert node().containers.create(container("c", env=["DRA_CPUSETFOO=1", "MY_DRA_CPUSET_X=2"])).cpus
 
 
 def test_an_old_runtime_proves_a_claim_by_environment_namespace_cpuset_and_pod():
     state = node(runtime=OLD_RUNTIME)
-    state.reserve(request(1, share(NUMA1, 4), pods=["mine"]))
+    state.grant(request(1, share(NUMA1, 4), pods=["mine"]))
     entry = f"DRA_CPUSET_{uid(1)}=4-7"
-    assert str(state.create(container("c", env=[entry], pod="mine")).cpus) == "4-7"
+    assert str(state.containers.create(container("c", env=[entry], pod="mine")).cpus) == "4-7"
     with pytest.raises(PlacementError, match="no claim prepared"):
-        state.create(container("wrong-cpus", env=[f"DRA_CPUSET_{uid(1)}=4-6"], pod="mine"))
+        state.containers.create(container("wrong-cpus", env=[f"DRA_CPUSET_{uid(1)}=4-6"], pod="mine"))
     with pytest.raises(UnknownConsumerError):
-        state.create(container("stranger", env=[entry], pod="other"))
+        state.containers.create(container("stranger", env=[entry], pod="other"))
     state.add_consumers(uid(1), frozenset(["other"]))
-    assert str(state.create(container("second", env=[entry], pod="other")).cpus) == "4-7"
+    assert str(state.containers.create(container("second", env=[entry], pod="other")).cpus) == "4-7"

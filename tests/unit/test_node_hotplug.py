@@ -41,17 +41,17 @@ def running(state: NodeState, *claims: int) -> dict[str, str]:
     made = [container("shared"), *(container(f"of-{number}", f"claim-{uid(number)}") for number in claims)]
     placed = {}
     for one in made:
-        placed[one.id] = str(state.create(one).cpus)
-        state.created(one.id)
+        placed[one.id] = str(state.containers.create(one).cpus)
+        state.containers.created(one.id)
     return placed
 
 
 def pushed(state: NodeState) -> dict[str, str]:
     """All updates that the runtime is sent now."""
     sent = {}
-    while update := state.next_push():
+    while update := state.containers.next_push():
         sent[update.container_id] = str(update.cpus)
-        state.pushed(update, applied=True)
+        state.containers.pushed(update, applied=True)
     return sent
 
 
@@ -83,7 +83,7 @@ def test_an_individual_cpu_that_is_offline_is_not_offered():
 
 def test_the_device_of_a_held_cpu_that_is_offline_stays_closed_and_as_it_was():
     state = node(mode=Mode.INDIVIDUAL)
-    state.reserve(request(1, whole(5)))
+    state.grant(request(1, whole(5)))
     before = {device.name: device for device in state.devices()}
     unplug(state, "5")
     after = {device.name: device for device in state.devices()}
@@ -98,7 +98,7 @@ def test_the_device_of_a_held_cpu_that_is_offline_stays_closed_and_as_it_was():
 
 def test_an_agent_that_starts_while_a_held_cpu_is_offline_still_publishes_its_device():
     state = node(mode=Mode.INDIVIDUAL)
-    state.reserve(request(1, whole(5)))
+    state.grant(request(1, whole(5)))
     state = restarted(state, "5")
     assert taints(state)["cpudev005"] == [("dra.cpu/offline", "NoSchedule")]
     assert state.draining() == ()
@@ -107,7 +107,7 @@ def test_an_agent_that_starts_while_a_held_cpu_is_offline_still_publishes_its_de
 
 def test_a_group_that_has_cpus_left_stays_open_when_one_of_a_claim_is_offline():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     unplug(state, "4")
     assert taints(state) == {NUMA0: [], NUMA1: [("dra.cpu/offline", "None")]}
     # two of three CPUs are held or gone with a claim: the scheduler counts 2 of these 3 as consumed
@@ -121,7 +121,7 @@ def test_a_group_without_any_cpu_left_is_absent_unless_claims_wait_for_it():
     unplug(state, "4-7")
     assert values(state) == {NUMA0: 2}
     unplug(state, "")
-    state.reserve(request(1, share(NUMA1, 3)))
+    state.grant(request(1, share(NUMA1, 3)))
     for waiting in (state, restarted(state, "4-7")):
         unplug(waiting, "4-7")
         assert values(waiting) == {NUMA0: 2, NUMA1: 3}
@@ -142,23 +142,23 @@ def test_only_whole_cores_count_when_only_these_are_given():
 
 def test_a_claim_keeps_its_offline_cpus_through_prepare_and_restart():
     state = node()
-    first = state.reserve(request(1, share(NUMA1, 2))).claim
+    first = state.grant(request(1, share(NUMA1, 2))).claim
     unplug(state, "4-5")
     for one in (state, restarted(state, "4-5")):
-        again = one.reserve(request(1, share(NUMA1, 2)))
+        again = one.grant(request(1, share(NUMA1, 2)))
         assert (again.fresh, again.claim) == (False, first)
         assert list(again.claim.cdi_devices()) == list(first.cdi_devices())
 
 
 def test_others_do_not_get_the_cpus_of_a_claim_that_waits_for_them():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     unplug(state, "4-5")
-    state.reserve(request(2, share(NUMA1, 2)))
+    state.grant(request(2, share(NUMA1, 2)))
     assert str(state.claims[uid(2)].cpus) == "6-7"
     unplug(state, "")
     with pytest.raises(ClaimError):
-        state.reserve(request(3, share(NUMA1, 1)))
+        state.grant(request(3, share(NUMA1, 1)))
 
 
 @pytest.mark.parametrize("result", [whole(5), share(NUMA1, 1)])
@@ -166,7 +166,7 @@ def test_a_claim_that_was_given_cpus_which_went_offline_hears_that(result):
     state = node()
     unplug(state, "4-7")
     with pytest.raises(ClaimRefusedError, match="offline"):
-        state.reserve(request(1, result))
+        state.grant(request(1, result))
 
 
 def test_an_earmark_whose_cpus_go_offline_moves():
@@ -174,7 +174,7 @@ def test_an_earmark_whose_cpus_go_offline_moves():
     assert {"cpudev004", "cpudev005"}.isdisjoint(taints(state))
     unplug(state, "4-5")
     assert set(taints(state)) == {"cpudev002", "cpudev003"}
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert str(state.claims[uid(1)].cpus) == "6-7"
 
 
@@ -183,7 +183,7 @@ def test_an_earmark_whose_cpus_go_offline_moves():
 
 def test_containers_are_told_of_the_rest_and_get_all_of_it_back():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert running(state, 1) == {"shared": "2-3,6-7", "of-1": "4-5"}
     unplug(state, "5,7")
     assert pushed(state) == {"shared": "2-3,6", "of-1": "4"}
@@ -193,47 +193,47 @@ def test_containers_are_told_of_the_rest_and_get_all_of_it_back():
 
 def test_a_container_whose_cpus_are_all_offline_runs_on_shared_ones():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    state.reserve(request(2, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
+    state.grant(request(2, share(NUMA1, 2)))
     running(state, 1)
     unplug(state, "4-5")
     assert pushed(state) == {"of-1": "2-3"}
-    assert str(state.create(container("again", f"claim-{uid(1)}")).cpus) == "2-3"
+    assert str(state.containers.create(container("again", f"claim-{uid(1)}")).cpus) == "2-3"
     unplug(state, "")
     assert pushed(state) == {"of-1": "4-5"}
 
 
 def test_a_runtime_without_pushes_hears_in_the_next_reply_of_containers_that_run_anywhere():
     state = node(runtime=OLD_RUNTIME)
-    state.reserve(request(1, share(NUMA1, 2), pods=["of-1"]))
+    state.grant(request(1, share(NUMA1, 2), pods=["of-1"]))
     env = f"DRA_CPUSET_{uid(1)}=4-5"
-    state.create(container("of-1", env=[env]))
-    state.created("of-1")
+    state.containers.create(container("of-1", env=[env]))
+    state.containers.created("of-1")
     unplug(state, "4-5")
-    assert state.next_push() is None
-    (update,) = state.create(container("new")).updates
+    assert state.containers.next_push() is None
+    (update,) = state.containers.create(container("new")).updates
     assert (update.container_id, str(update.cpus)) == ("of-1", "2-3,6-7")
 
 
 def test_a_container_whose_cpus_went_offline_while_it_was_created_does_not_start():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     made = container("a", f"claim-{uid(1)}")
-    state.create(made)
+    state.containers.create(made)
     unplug(state, "4-5")
     with pytest.raises(PlacementError, match="were changed while it was being created"):
-        state.check_start(made)
+        state.containers.check_start(made)
 
 
 def test_nothing_is_said_when_no_cpu_is_left_to_share():
     state = node(reserved="0-1")
-    state.reserve(request(1, share(NUMA0, 2)))
-    state.reserve(request(2, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA0, 2)))
+    state.grant(request(2, share(NUMA1, 4)))
     running(state)
     unplug(state, "0-1")
     assert pushed(state) == {}
     with pytest.raises(PlacementError, match="no CPU is left"):
-        state.create(container("new"))
+        state.containers.create(container("new"))
     unplug(state, "")
     assert str(state.division.shared) == "0-1"
 
@@ -253,7 +253,7 @@ def test_what_is_left_of_the_withheld_core_stays_withheld():
 @pytest.mark.parametrize("reserved", ["", "0-1", "0"])
 def test_when_all_that_is_reserved_is_offline_a_core_that_no_claim_holds_is_withheld(reserved):
     state = node(reserved=reserved)
-    state.reserve(request(1, share(NUMA0, 2)))
+    state.grant(request(1, share(NUMA0, 2)))
     unplug(state, "0-1")
     assert str(state.reserved - CpuSet.parse(reserved)) == "4-5"
     assert values(state)[NUMA1] == 2
@@ -269,8 +269,8 @@ def test_when_all_that_is_reserved_is_offline_a_core_that_no_claim_holds_is_with
 
 def test_settings_in_force_stay_in_force_whatever_is_offline():
     state = node(reserved="0-1")
-    state.reserve(request(1, share(NUMA0, 2)))
-    state.reserve(request(2, share(NUMA1, 4)))
+    state.grant(request(1, share(NUMA0, 2)))
+    state.grant(request(2, share(NUMA1, 4)))
     unplug(state, "0-1")
     state.configure(spec(reserved="0-1", revision="r2"))
     assert state.spec is not None
@@ -283,7 +283,7 @@ def test_settings_in_force_stay_in_force_whatever_is_offline():
 
 def test_a_core_that_comes_to_be_withheld_is_one_that_nobody_has():
     state = node(reserved="4-5")
-    state.reserve(request(1, share(NUMA0, 2)))
+    state.grant(request(1, share(NUMA0, 2)))
     assert str(state.claims[uid(1)].cpus) == "0-1"
     state.configure(spec(revision="r2"))
     assert str(state.reserved) == "2-3"
@@ -296,7 +296,7 @@ def test_the_withheld_core_is_shown_when_the_agent_does_not_run():
 
 def test_a_checkpoint_without_the_withheld_core_can_be_read():
     state = node()
-    state.reserve(request(1, share(NUMA0, 2)))
+    state.grant(request(1, share(NUMA0, 2)))
     old = replace(state.checkpoint(), withheld=CpuSet())
     assert str(revived(old, without(WHOLE, "0-1")).reserved) == "4-5"
 
@@ -319,7 +319,7 @@ def test_a_node_that_settles_shows_the_same_when_its_agent_restarts():
 
 def test_a_device_that_is_kept_for_a_claim_is_no_claims_that_holds_its_cpu():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     unplug(state, "4")
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(2, ("cpudev004", 1))], revision="r2"))
     assert set(taints(state)) == {"cpudev002", "cpudev003", "cpudev006", "cpudev007"}
@@ -335,7 +335,7 @@ def health(state: NodeState) -> dict[str, str]:
 @pytest.mark.parametrize(("mode", "result"), [(Mode.GROUPED, share(NUMA1, 1)), (Mode.INDIVIDUAL, whole(4))])
 def test_a_device_is_unhealthy_while_a_claim_misses_a_cpu_of_it(mode, result):
     state = node(mode=mode)
-    state.reserve(request(1, result))
+    state.grant(request(1, result))
     device = result["device"]
     unplug(state, "7")
     assert health(state) == {}
@@ -348,7 +348,7 @@ def test_a_device_is_unhealthy_while_a_claim_misses_a_cpu_of_it(mode, result):
 
 def test_devices_of_a_former_representation_have_a_health_as_long_as_claims_hold_them():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL, GroupBy.MACHINE, revision="r2"))
     assert NUMA1 in {one.device for one in health_of(state)}
     unplug(state, "4-5")

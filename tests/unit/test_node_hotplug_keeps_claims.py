@@ -31,10 +31,11 @@ class Plugging(RuleBasedStateMachine):
         self.connect()
 
     def connect(self):
-        self.state.connected(SAFE_RUNTIME)
-        updates, _ = self.state.synchronize(
+        self.state.containers.connected(SAFE_RUNTIME)
+        updates, _ = self.state.containers.synchronize(
             [container(name, *cdi_of(known), cpus=self.cpus[name]) for name, known in self.containers.items()]
         )
+        self.state.containers.allow_pushes()
         for update in updates:
             self.apply(update.container_id, update.cpus)
 
@@ -44,11 +45,11 @@ class Plugging(RuleBasedStateMachine):
 
     def push(self):
         for _ in range(100):
-            update = self.state.next_push()
+            update = self.state.containers.next_push()
             if update is None:
                 return
             self.apply(update.container_id, update.cpus)
-            self.state.pushed(update, applied=True)
+            self.state.containers.pushed(update, applied=True)
         raise AssertionError("the pushes never end")
 
     @rule(offline=st.frozensets(st.integers(0, 11), max_size=11))
@@ -64,7 +65,7 @@ class Plugging(RuleBasedStateMachine):
         chosen = offered[device % len(offered)]
         result = share(chosen.name, amount) if chosen.capacity else whole(chosen.cpus.lowest)
         try:
-            self.promised[uid(number)] = self.state.reserve(request(number, result)).claim.cpus
+            self.promised[uid(number)] = self.state.grant(request(number, result)).claim.cpus
         except ClaimError:
             return
         self.push()
@@ -72,9 +73,9 @@ class Plugging(RuleBasedStateMachine):
     @rule(number=CLAIMS)
     def prepare_again(self, number):
         if uid(number) in self.promised:
-            reservation = self.state.hold(uid(number))
-            assert reservation is not None
-            assert (reservation.fresh, reservation.claim.cpus) == (False, self.promised[uid(number)])
+            granted = self.state.grant_held(uid(number))
+            assert granted is not None
+            assert (granted.fresh, granted.claim.cpus) == (False, self.promised[uid(number)])
 
     @rule(number=CLAIMS, containers_end=st.booleans())
     def unprepare(self, number, containers_end):
@@ -108,21 +109,21 @@ class Plugging(RuleBasedStateMachine):
         if made.id in self.containers:
             return
         try:
-            placement = self.state.create(made)
+            placement = self.state.containers.create(made)
         except PlacementError:
             return
         for update in placement.updates:
             self.apply(update.container_id, update.cpus)
         self.apply(made.id, placement.cpus)
         self.containers[made.id] = made
-        self.state.created(made.id)
+        self.state.containers.created(made.id)
         self.push()
 
     @rule(name=st.sampled_from([f"{name}{number}" for name in "ab" for number in range(5)]))
     def stop(self, name):
         if self.containers.pop(name, None) is not None:
             del self.cpus[name]
-            self.state.stopped(name)
+            self.state.containers.stopped(name)
             self.push()
 
     @rule()
@@ -181,20 +182,20 @@ class Plugging(RuleBasedStateMachine):
     @invariant()
     def everything_that_is_offered_can_be_had_at_once(self):
         trial = revived(self.state.checkpoint(), self.state.topology)
-        trial.connected(SAFE_RUNTIME)
-        trial.synchronize([container(name, *cdi_of(known)) for name, known in self.containers.items()])
+        trial.containers.connected(SAFE_RUNTIME)
+        trial.containers.synchronize([container(name, *cdi_of(known)) for name, known in self.containers.items()])
         whole_cores = self.state.spec is not None and self.state.spec.settings.allocation.full_cores
         for number, device in enumerate(trial.devices(), start=100):
             if any(taint.effect == "NoSchedule" for taint in device.taints):
                 continue
             if device.capacity is None:
                 if not self.consumed(device.name):
-                    trial.reserve(request(number, whole(device.cpus.lowest)))
+                    trial.grant(request(number, whole(device.cpus.lowest)))
                 continue
             left = device.capacity.value - self.consumed(device.name)
             unit = device.capacity.policy.default if whole_cores else 1
             if left >= unit:
-                trial.reserve(request(number, share(device.name, left // unit * unit)))
+                trial.grant(request(number, share(device.name, left // unit * unit)))
 
 
 def cdi_of(known: Container) -> list[str]:

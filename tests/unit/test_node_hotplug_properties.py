@@ -40,8 +40,8 @@ class Plugging(RuleBasedStateMachine):
         self.promised: dict[str, CpuSet] = {}
 
     def connect(self):
-        self.state.connected(SAFE_RUNTIME)
-        self.state.synchronize([])
+        self.state.containers.connected(SAFE_RUNTIME)
+        self.state.containers.synchronize([])
 
     @rule(offline=OFFLINE)
     def cpus_come_and_go(self, offline):
@@ -76,7 +76,7 @@ class Plugging(RuleBasedStateMachine):
         device, amount = result
         asked = whole(8) if device == "cpudev008" else share(device, amount)
         try:
-            claim = self.state.reserve(request(number, asked)).claim
+            claim = self.state.grant(request(number, asked)).claim
         except ClaimError:
             return
         self.promised[uid(number)] = claim.cpus

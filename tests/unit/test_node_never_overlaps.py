@@ -31,8 +31,9 @@ class Node(RuleBasedStateMachine):
         self.connect()
 
     def connect(self) -> None:
-        self.state.connected(SAFE_RUNTIME)
-        updates, _ = self.state.synchronize([self.as_listed(name) for name in self.runtime])
+        self.state.containers.connected(SAFE_RUNTIME)
+        updates, _ = self.state.containers.synchronize([self.as_listed(name) for name in self.runtime])
+        self.state.containers.allow_pushes()
         self.apply(updates)
 
     def as_listed(self, name: str) -> Container:
@@ -49,7 +50,7 @@ class Node(RuleBasedStateMachine):
 
     def prepared(self, number: int, *results) -> None:
         try:
-            claim = self.state.reserve(request(number, *results)).claim
+            claim = self.state.grant(request(number, *results)).claim
         except ClaimError:
             return
         if self.under_way is not None and not self.under_way.cpus.isdisjoint(claim.cpus):
@@ -69,10 +70,10 @@ class Node(RuleBasedStateMachine):
         if uid(number) in self.state.claims:
             return
         try:
-            reservation = self.state.reserve(request(number, share("cpudevmachine", 2)))
+            granted = self.state.grant(request(number, share("cpudevmachine", 2)))
         except ClaimError:
             return
-        self.state.undo(reservation)
+        self.state.undo(granted)
 
     @rule(number=CLAIMS)
     def unprepare(self, number):
@@ -100,28 +101,28 @@ class Node(RuleBasedStateMachine):
         self.create(container(name, f"claim-{uid(number)}"))
 
     def create(self, created: Container) -> None:
-        if created.id in self.runtime or not self.state.synchronized:
+        if created.id in self.runtime or not self.state.containers.synchronized:
             return
         try:
-            placement = self.state.create(created)
+            placement = self.state.containers.create(created)
         except PlacementError:
             return
         self.apply(placement.updates)
         self.runtime[created.id] = created
         self.cpus[created.id] = placement.cpus
-        self.state.created(created.id)
+        self.state.containers.created(created.id)
 
     @rule(name=st.sampled_from("abcdevwxyz"))
     def stop(self, name):
         if self.runtime.pop(name, None) is not None:
             del self.cpus[name]
-            if self.state.synchronized:
-                self.apply(self.state.stopped(name))
+            if self.state.containers.synchronized:
+                self.apply(self.state.containers.stopped(name))
 
     @precondition(lambda self: self.under_way is None)
     @rule()
     def begin_push(self):
-        self.under_way = self.state.next_push()
+        self.under_way = self.state.containers.next_push()
 
     @precondition(lambda self: self.under_way is not None)
     @rule(applied=st.booleans())
@@ -130,16 +131,16 @@ class Node(RuleBasedStateMachine):
         assert update is not None
         if applied:
             self.apply([update])
-        self.state.pushed(update, applied=applied)
+        self.state.containers.pushed(update, applied=applied)
 
     @rule()
     def runtime_restarts(self):
         self.under_way = None
-        self.state.disconnected()
+        self.state.containers.disconnected()
 
     @rule()
     def runtime_comes_back(self):
-        if not self.state.synchronized:
+        if not self.state.containers.synchronized:
             self.connect()
 
     @rule()
@@ -191,9 +192,9 @@ class Node(RuleBasedStateMachine):
     @invariant()
     def shared_containers_leave_a_claims_cpus_when_its_container_is_created(self):
         in_use = EMPTY
-        for claim_uid in self.state.board.used_claims():
+        for claim_uid in self.state.containers.used_claims():
             in_use |= self.state.claims[claim_uid].cpus
-        if not self.state.synchronized:
+        if not self.state.containers.synchronized:
             return
         failed_push = self.under_way is not None
         for name, known in self.runtime.items():

@@ -32,8 +32,8 @@ INDIVIDUAL = {f"cpudev{cpu:03d}" for cpu in range(2, 8)}
 
 def restarted(state):
     made = revived(checkpoint.decode(checkpoint.encode(state.checkpoint())), state.topology)
-    made.connected(SAFE_RUNTIME)
-    made.synchronize([])
+    made.containers.connected(SAFE_RUNTIME)
+    made.containers.synchronize([])
     return made
 
 
@@ -109,7 +109,7 @@ def test_a_waiting_claims_cpus_are_not_offered_and_are_there_when_it_is_prepared
     missing = INDIVIDUAL - set(offered(state))
     assert len(missing) == 2
     assert missing <= {"cpudev004", "cpudev005", "cpudev006", "cpudev007"}
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     assert {f"cpudev{cpu:03d}" for cpu in state.claims[uid(1)].cpus} == missing
     assert INDIVIDUAL - set(offered(state)) == missing
     assert state.draining() == (ref(1),)
@@ -120,10 +120,10 @@ def test_others_do_not_get_a_waiting_claims_cpus():
     state.configure(spec(outstanding=[outstanding(1, ("cpudev004", 1))]))
     assert offered(state) == {NUMA0: 2, NUMA1: 3}
     with pytest.raises(ClaimError):
-        state.reserve(request(2, share(NUMA1, 4)))
-    state.reserve(request(3, share(NUMA1, 3)))
+        state.grant(request(2, share(NUMA1, 4)))
+    state.grant(request(3, share(NUMA1, 3)))
     assert granted(state, 3) == "5-7"
-    state.reserve(request(1, whole(4)))
+    state.grant(request(1, whole(4)))
     assert granted(state, 1) == "4"
 
 
@@ -153,27 +153,27 @@ def test_a_claim_of_a_published_device_keeps_its_only_choice():
     state = node()
     listed = [outstanding(1, (NUMA0, 2)), outstanding(2, ("cpudev002", 1))]
     state.configure(spec(Mode.INDIVIDUAL, outstanding=listed))
-    state.reserve(request(2, whole(2)))
+    state.grant(request(2, whole(2)))
     assert granted(state, 2) == "2"
 
 
 def test_an_earmark_stays_where_it_is_when_other_cpus_become_free():
     state = node()
-    state.reserve(request(1, share(NUMA0, 2)))
+    state.grant(request(1, share(NUMA0, 2)))
     state.configure(spec(group_by=GroupBy.MACHINE))
-    state.reserve(request(2, share(MACHINE, 2)))
+    state.grant(request(2, share(MACHINE, 2)))
     assert granted(state, 2) == "4-5"
     state.configure(spec(outstanding=[outstanding(3, (MACHINE, 2))]))
     assert offered(state) == {NUMA0: 2}  # which the first claim has; 6 and 7 are all that is left for the third
     state.release(uid(2))
     assert offered(state) == {NUMA0: 2, NUMA1: 2}
-    state.reserve(request(3, share(MACHINE, 2)))
+    state.grant(request(3, share(MACHINE, 2)))
     assert granted(state, 3) == "6-7"
 
 
 def test_an_earmark_is_where_it_was_when_the_devices_change_there_and_back_at_once():
     state = node(group_by=GroupBy.MACHINE)
-    state.reserve(request(1, share(MACHINE, 2)))
+    state.grant(request(1, share(MACHINE, 2)))
     listed = [outstanding(2, (MACHINE, 2))]
     state.configure(spec(Mode.INDIVIDUAL, outstanding=listed))
     state.release(uid(1))
@@ -185,20 +185,20 @@ def test_an_earmark_is_where_it_was_when_the_devices_change_there_and_back_at_on
 
 def test_an_unprepared_claim_that_is_still_listed_keeps_the_cpus_that_it_had():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
-    state.reserve(request(2, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
+    state.grant(request(2, share(NUMA1, 2)))
     listed = [outstanding(1, (NUMA1, 2)), outstanding(2, (NUMA1, 2))]
     state.configure(spec(group_by=GroupBy.MACHINE, outstanding=listed))
     held = granted(state, 2)
     state.release(uid(1))
     state.release(uid(2))
-    state.reserve(request(2, share(NUMA1, 2)))
+    state.grant(request(2, share(NUMA1, 2)))
     assert granted(state, 2) == held
 
 
 def test_a_restarted_agent_keeps_the_same_cpus_for_waiting_claims():
     state = node()
-    state.reserve(request(1, share(NUMA1, 2)))
+    state.grant(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(2, (NUMA1, 2))]))
     state.release(uid(1))
     kept = INDIVIDUAL - set(offered(state))
@@ -211,7 +211,7 @@ def test_a_claim_with_its_own_cpuset_gets_that_one_rather_than_what_was_kept():
     state.configure(spec(group_by=GroupBy.SOCKET, outstanding=[outstanding(1, (NUMA1, 2))]))
     parameters = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "6-7"}}
     config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": "dra.cpu", "parameters": parameters}}]
-    state.reserve(read_request(ref(1), claim_object(1, [share(NUMA1, 2)], config), "vm1"))
+    state.grant(read_request(ref(1), claim_object(1, [share(NUMA1, 2)], config), "vm1"))
     assert granted(state, 1) == "6-7"
 
 
@@ -220,7 +220,7 @@ def test_cpus_reserved_meanwhile_cannot_be_kept():
     state.configure(spec(Mode.INDIVIDUAL, reserved="0-5", outstanding=[outstanding(1, (NUMA1, 4))]))
     assert offered(state) == {}
     with pytest.raises(ClaimError):
-        state.reserve(request(1, share(NUMA1, 4)))
+        state.grant(request(1, share(NUMA1, 4)))
 
 
 def test_a_listed_claim_of_a_device_that_the_machine_does_not_have_keeps_nothing():
@@ -233,5 +233,5 @@ def test_several_shares_of_a_device_are_kept_together():
     state = node(machine(sockets=2, cores=4))
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2), (NUMA1, 3))]))
     assert len(offered(state)) == 14 - 5
-    state.reserve(request(1, share(NUMA1, 2, "a"), share(NUMA1, 3, "b", 1)))
+    state.grant(request(1, share(NUMA1, 2, "a"), share(NUMA1, 3, "b", 1)))
     assert len(offered(state)) == 14 - 5

@@ -31,8 +31,8 @@ class Switching(RuleBasedStateMachine):
         self.state = NodeState(NODE, machine(sockets=2, cores=2))
         mode, group_by = representation
         self.state.configure(spec(mode, group_by, allocation=self.allocation))
-        self.state.connected(SAFE_RUNTIME)
-        self.state.synchronize([])
+        self.state.containers.connected(SAFE_RUNTIME)
+        self.state.containers.synchronize([])
         self.allocated: dict[int, dict[str, int]] = {}  # claim -> device -> CPUs, as the scheduler keeps it
         self.prepared: dict[int, CpuSet] = {}
         self.number = 0
@@ -76,10 +76,10 @@ class Switching(RuleBasedStateMachine):
         number = waiting[choice % len(waiting)]
         wanted = request(number, *self.results(number))
         try:
-            claim = self.state.reserve(wanted).claim
+            claim = self.state.grant(wanted).claim
         except ClaimError:  # CPUs may be kept for a claim that is gone: the kubelet tries again
             self.claims_are_listed_again()
-            claim = self.state.reserve(wanted).claim
+            claim = self.state.grant(wanted).claim
         self.prepared[number] = claim.cpus
 
     @precondition(lambda self: self.prepared)
@@ -134,8 +134,8 @@ class Switching(RuleBasedStateMachine):
         saved = checkpoint.decode(checkpoint.encode(self.state.checkpoint()))
         before = self.state.devices()
         self.state = revived(saved, self.state.topology)
-        self.state.connected(SAFE_RUNTIME)
-        self.state.synchronize([])
+        self.state.containers.connected(SAFE_RUNTIME)
+        self.state.containers.synchronize([])
         assert self.state.devices() == before
 
     # ---- what must hold
@@ -145,11 +145,11 @@ class Switching(RuleBasedStateMachine):
         waiting = sorted(set(self.allocated) - set(self.prepared))
         for order in (waiting, waiting[::-1]):
             trial = revived(self.state.checkpoint(), self.state.topology)
-            trial.connected(SAFE_RUNTIME)
-            trial.synchronize([])
+            trial.containers.connected(SAFE_RUNTIME)
+            trial.containers.synchronize([])
             self.list_again(trial)
             for number in order:
-                trial.reserve(request(number, *self.results(number)))
+                trial.grant(request(number, *self.results(number)))
 
     @invariant()
     def no_cpu_is_held_twice(self):

@@ -2,24 +2,23 @@
 
 from dataclasses import replace
 
-from nodes import machine, node, request, share, without
+from nodes import machine, node, request, share, well, without
 
 from dracpu_agent.node import NodeState
-from dracpu_agent.report import node_status as status
-from dracpu_agent.report.conditions import Standing
-from dracpu_agent.report.node_status import Condition, status_of
+from dracpu_agent.report.conditions import STATE_HEALTHY, Condition, Standing, conditions_of
+from dracpu_agent.report.node_status import status_of
 
 NUMA1 = "cpudevnuma001"
 
 
 def condition(state: NodeState, standing: Standing) -> Condition:
-    return next(one for one in standing.conditions(state) if one.type == status.STATE_HEALTHY)
+    return next(found for found in conditions_of(state, standing) if found.type == STATE_HEALTHY)
 
 
 def test_claims_that_miss_cpus_are_named_and_the_state_stays_healthy():
-    state, standing = node(topology=machine(cores=4)), Standing()
+    state, standing = node(topology=machine(cores=4)), well()
     for number in range(1, 5):
-        state.reserve(request(number, share(NUMA1, 2)))
+        state.grant(request(number, share(NUMA1, 2)))
     assert condition(state, standing).reason == "Healthy"
     state.replug(without(machine(cores=4), "8,10,12-14"))
     said = condition(state, standing)
@@ -31,19 +30,19 @@ def test_claims_that_miss_cpus_are_named_and_the_state_stays_healthy():
 
 def test_everything_that_is_to_be_known_is_said_the_worst_first():
     state = node(topology=replace(machine(), incomplete={9: "firmware"}))
-    standing = Standing(machine_problem="/sys is gone", state_damage="its checksum does not match")
+    standing = well(machine_problem="/sys is gone", checkpoint_damage="its checksum does not match")
     said = condition(state, standing)
     assert (said.true, said.reason) == (True, "MachineUnreadable")
     for part in ("/sys is gone", "its checksum does not match", "CPU 9 (firmware)"):
         assert part in said.message
-    said = condition(state, replace(standing, state_problem="disk full"))
+    said = condition(state, replace(standing, checkpoint_problem="disk full"))
     assert (said.true, said.reason) == (False, "WriteFailed")
-    assert condition(state, Standing()).reason == "CPUsIncomplete"
+    assert condition(state, well()).reason == "CPUsIncomplete"
 
 
 def test_topology_and_counts_follow_the_machine():
-    state, standing = node(), Standing()
+    state, standing = node(), well()
     state.replug(without(machine(), "4-7"))
-    shown = status_of(state, standing.conditions(state), "1")["topology"]
+    shown = status_of(state, conditions_of(state, standing), "1")["topology"]
     assert shown["counts"] == {"sockets": 1, "numaNodes": 1, "l3Groups": 1, "cores": 2, "cpus": 4}
     assert [row["cores"] for row in shown["layout"]] == ["0-1 2-3"]

@@ -13,7 +13,7 @@ def prepared(cdi, *numbers):
     """A node with claims of one CPU and their CDI files."""
     state = node()
     for number in numbers:
-        cdi.write(state.reserve(request(number, share(NUMA1, 1))).claim)
+        cdi.write(state.grant(request(number, share(NUMA1, 1))).claim)
     return state
 
 
@@ -75,7 +75,7 @@ def test_the_checkpoint_of_another_node_is_not_ours(tmp_path):
 def test_settings_that_fit_the_machine_no_more_do_not_lose_the_claims(tmp_path):
     cdi = CdiDirectory(tmp_path)
     state = node(topology=machine(sockets=2, cores=4), reserved="15")
-    state.reserve(request(1, share(NUMA1, 1)))
+    state.grant(request(1, share(NUMA1, 1)))
     smaller = NodeState(NODE, machine(sockets=2, cores=3))
     recover(smaller, Loaded(state.checkpoint()), cdi)
     assert set(smaller.claims) == {uid(1)}

@@ -57,10 +57,10 @@ class Agent:
         self.state_file = StateFile(root / "state", self.node.checkpoint, lambda _seconds, _problem: None)
         self.cdi = CdiDirectory(root / "cdi")
         self.transactions = ClaimTransactions(
-            self.node, claims, self.state_file, self.cdi, settle=self.settle, observer=Silent()
+            self.node, claims, self.state_file, self.cdi, wait_for_push=self.push, observer=Silent()
         )
 
-    async def settle(self, claim):
+    async def push(self, claim):
         await asyncio.sleep(0)
 
     @contextlib.asynccontextmanager
@@ -71,8 +71,8 @@ class Agent:
             recover(self.node, loaded, self.cdi)
         else:
             self.node.configure(spec())
-        self.node.connected(SAFE_RUNTIME)
-        self.node.synchronize(containers)
+        self.node.containers.connected(SAFE_RUNTIME)
+        self.node.containers.synchronize(containers)
         writer = asyncio.create_task(self.state_file.run())
         try:
             yield self
@@ -186,7 +186,7 @@ async def test_while_the_checkpoint_cannot_be_written_no_claim_is_promised(tmp_p
 
 async def test_while_the_runtime_is_away_no_claim_is_promised(tmp_path):
     async with Agent(tmp_path, Claims(claim_object(1, [share(NUMA1, 4)]))).alive() as agent:
-        agent.node.disconnected()
+        agent.node.containers.disconnected()
         with pytest.raises(NotReadyError, match="not connected to its container runtime"):
             await agent.transactions.prepare(ref(1))
 
@@ -197,7 +197,7 @@ async def test_claims_prepared_at_once_share_checkpoint_writes_and_never_cpus(tm
     agent = Agent(tmp_path, claims)
     agent.state_file = StateFile(tmp_path / "state", agent.node.checkpoint, lambda *_: writes.append(1))
     agent.transactions = ClaimTransactions(
-        agent.node, claims, agent.state_file, agent.cdi, settle=agent.settle, observer=Silent()
+        agent.node, claims, agent.state_file, agent.cdi, wait_for_push=agent.push, observer=Silent()
     )
     async with agent.alive():
         await asyncio.gather(*(agent.transactions.prepare(ref(number)) for number in range(1, 5)))
@@ -232,13 +232,13 @@ async def test_a_claim_unprepared_while_its_container_runs_lingers_over_a_restar
     pinned = container("c", f"claim-{uid(1)}")
     async with Agent(tmp_path, claims).alive() as agent:
         await agent.transactions.prepare(ref(1))
-        agent.node.create(pinned)
-        agent.node.created("c")
+        agent.node.containers.create(pinned)
+        agent.node.containers.created("c")
         await agent.transactions.unprepare(ref(1))
     async with Agent(tmp_path, claims).alive([pinned]) as agent:
         with pytest.raises(ClaimError):
             await agent.transactions.prepare(ref(2))
-        agent.node.stopped("c")
+        agent.node.containers.stopped("c")
         await agent.transactions.prepare(ref(2))
 
 
@@ -273,7 +273,7 @@ async def test_an_agent_killed_at_any_step_goes_on_where_the_kubelet_asks_again(
     first = Agent(root, claims)
     cdi = Photographed(root)
     first.transactions = ClaimTransactions(
-        first.node, claims, first.state_file, cdi, settle=first.settle, observer=Silent()
+        first.node, claims, first.state_file, cdi, wait_for_push=first.push, observer=Silent()
     )
     async with first.alive():
         await first.transactions.prepare(ref(2))
@@ -306,8 +306,8 @@ async def test_a_revived_claim_is_on_disk_before_it_is_answered(tmp_path):
     pinned = container("c", f"claim-{uid(1)}")
     async with Agent(tmp_path, claims).alive() as agent:
         await agent.transactions.prepare(ref(1))
-        agent.node.create(pinned)
-        agent.node.created("c")
+        agent.node.containers.create(pinned)
+        agent.node.containers.created("c")
         await agent.transactions.unprepare(ref(1))
         await agent.transactions.prepare(ref(1))
         saved = load(tmp_path / "state").checkpoint
@@ -318,7 +318,7 @@ async def test_a_revived_claim_is_on_disk_before_it_is_answered(tmp_path):
 async def test_a_runtime_that_goes_away_while_the_claim_is_read_fails_the_prepare(tmp_path):
     class Leaving(Claims):
         async def read(self, ref, seconds):
-            agent.node.disconnected()
+            agent.node.containers.disconnected()
             return await super().read(ref, seconds)
 
     agent = Agent(tmp_path, Leaving(claim_object(1, [share(NUMA1, 4)])))
@@ -365,3 +365,49 @@ async def test_a_damaged_copy_is_set_aside_and_never_replaces_the_good_one(tmp_p
     assert (state / "checkpoint.damaged.json").read_bytes() == b"torn"
     for name in ("checkpoint.json", "checkpoint.previous.json"):
         decode((state / name).read_bytes())
+
+
+class Gate(Claims):
+    """The API server answers each read only when the test permits it."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        super().__init__(*objects)
+        self.reads = asyncio.Queue[str]()
+        self.permits = asyncio.Semaphore(0)
+
+    async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
+        self.reads.put_nowait(ref.name)
+        await self.permits.acquire()
+        return self.objects[ref.uid]
+
+
+async def test_calls_for_one_claim_are_worked_on_one_after_the_other_in_their_order(tmp_path):
+    claims = Gate(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
+    async with Agent(tmp_path, claims).alive() as agent:
+        prepared = asyncio.create_task(agent.transactions.prepare(ref(1)))
+        unprepared = asyncio.create_task(agent.transactions.unprepare(ref(1)))
+        again = asyncio.create_task(agent.transactions.prepare(ref(1)))
+        other = asyncio.create_task(agent.transactions.prepare(ref(2)))
+        assert [await claims.reads.get(), await claims.reads.get()] == ["claim-1", "claim-2"]
+        assert claims.reads.empty(), "the third call waits for its turn"
+        claims.permits.release()
+        claims.permits.release()
+        await prepared
+        await unprepared
+        await other
+        assert uid(1) not in agent.node.claims
+        claims.permits.release()
+        await again
+        assert uid(1) in agent.node.claims
+
+
+async def test_a_call_is_worked_on_when_the_one_before_it_was_cancelled(tmp_path):
+    claims = Gate(claim_object(1, [share(NUMA1, 2)]))
+    async with Agent(tmp_path, claims).alive() as agent:
+        first = asyncio.create_task(agent.transactions.prepare(ref(1)))
+        second = asyncio.create_task(agent.transactions.unprepare(ref(1)))
+        await claims.reads.get()
+        first.cancel()
+        await second
+        assert first.cancelled()
+        assert agent.node.claims == {}

@@ -43,7 +43,7 @@ def test_a_machine_that_cannot_be_read_is_one_clear_line(tmp_path):
 
 def test_state_of_an_agent_that_does_not_run_is_its_last_checkpoint(tmp_path):
     state = node()
-    state.reserve(request(1, share("cpudevnuma001", 2)))
+    state.grant(request(1, share("cpudevnuma001", 2)))
     (tmp_path / CURRENT).write_bytes(checkpoint.encode(state.checkpoint()))
     shown = command("state", "--state-dir", tmp_path)
     assert shown.returncode == 0

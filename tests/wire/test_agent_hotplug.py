@@ -149,15 +149,16 @@ async def test_the_signal_that_means_read_again_reads_the_machine_again():
 # ---- the watch alone
 
 
-class Told:
+class Machine:
     """A machine as a list of what it shows, one after the other, the last one for ever."""
 
-    def __init__(self, *shown: Topology | None) -> None:
+    def __init__(self, start: Topology, *shown: Topology | None) -> None:
+        self._known = start
         self._shown = list(shown)
         self.reads = 0
         self.topologies: list[Topology] = []
         self.problems: list[str] = []
-        self.told = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def online(self) -> CpuSet:
         return self._now().online | CpuSet(self._now().incomplete)
@@ -176,18 +177,22 @@ class Told:
             raise TopologyError("/sys is gone")
         return shown
 
-    def replugged(self, topology: Topology) -> None:
-        self.topologies.append(topology)
-        self.told.set()
+    def known(self) -> Topology:
+        return self._known
 
-    def failed(self, problem: str) -> None:
-        self.problems.append(problem)
+    def replug(self, topology: Topology) -> bool:
+        if topology == self._known:
+            return False
+        self._known = topology
+        self.topologies.append(topology)
+        self._changed.set()
+        return True
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(10):
             while len(self.topologies) < count:
-                self.told.clear()
-                await self.told.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
 
 def lab(offline: str = "", undescribed: str = "") -> Topology:
@@ -195,8 +200,11 @@ def lab(offline: str = "", undescribed: str = "") -> Topology:
 
 
 @contextmanager
-def watching(told: Told, start: Topology, poll_seconds: float = 0.001) -> Iterator[Hotplug]:
-    watch = Hotplug(told, start, told.replugged, told.failed, poll_seconds, again_seconds=0.001)
+def watching(machine: Machine, poll_seconds: float = 0.001) -> Iterator[Hotplug]:
+    def note_problem() -> None:
+        machine.problems.append(watch.problem)
+
+    watch = Hotplug(machine, machine.known, machine.replug, note_problem, poll_seconds, again_seconds=0.001)
     running = asyncio.create_task(watch.run())
     try:
         yield watch
@@ -205,56 +213,56 @@ def watching(told: Told, start: Topology, poll_seconds: float = 0.001) -> Iterat
 
 
 async def test_other_cpus_are_noticed_without_being_asked():
-    told = Told(lab(offline="4"), lab(offline="5"))
-    with watching(told, lab()):
-        await told.until(2)
-    assert told.topologies == [lab(offline="4"), lab(offline="5")]
-    assert told.problems == []
+    machine = Machine(lab(), lab(offline="4"), lab(offline="5"))
+    with watching(machine):
+        await machine.until(2)
+    assert machine.topologies == [lab(offline="4"), lab(offline="5")]
+    assert machine.problems == []
 
 
 async def test_a_cpu_that_is_half_way_is_looked_at_again_until_it_has_arrived():
-    told = Told(lab(undescribed="4"), lab(undescribed="4"), lab(undescribed="4"), lab())
-    with watching(told, lab(offline="4")):
-        await told.until(2)
-    assert told.topologies == [lab(undescribed="4"), lab()]
-    assert told.reads == 4
+    machine = Machine(lab(offline="4"), lab(undescribed="4"), lab(undescribed="4"), lab(undescribed="4"), lab())
+    with watching(machine):
+        await machine.until(2)
+    assert machine.topologies == [lab(undescribed="4"), lab()]
+    assert machine.reads == 4
 
 
 async def test_what_was_read_while_it_changed_is_read_once_more():
     early = lab(offline="4")
     early = replace(early, cpus=tuple(replace(cpu, l3=-1) if cpu.id == 5 else cpu for cpu in early.cpus))
-    told = Told(early, lab(offline="4"), lab(offline="4"))
-    with watching(told, lab(offline="4-5"), poll_seconds=0.001):
-        await told.until(2)
-    assert told.topologies == [early, lab(offline="4")]
+    machine = Machine(lab(offline="4-5"), early, lab(offline="4"), lab(offline="4"))
+    with watching(machine, poll_seconds=0.001):
+        await machine.until(2)
+    assert machine.topologies == [early, lab(offline="4")]
 
 
 async def test_a_machine_that_could_not_be_read_when_asked_is_no_better_because_its_cpus_are_online():
-    class Half(Told):
+    class Half(Machine):
         def online(self) -> CpuSet:
             return lab().online
 
-    told = Half(None, replace(lab(), isolated=CpuSet((1,))))
-    with watching(told, lab()) as watch:
+    machine = Half(lab(), None, replace(lab(), isolated=CpuSet((1,))))
+    with watching(machine) as watch:
         watch.read_again()
-        await told.until(1)
-    assert told.problems[0] == "/sys is gone"
+        await machine.until(1)
+    assert machine.problems[0] == "/sys is gone"
 
 
 async def test_a_machine_that_cannot_be_read_is_told_of_once_each_time():
-    told = Told(None, None, None, lab(offline="4"), None, lab())
-    with watching(told, lab()):
-        await told.until(2)
-    assert told.topologies == [lab(offline="4"), lab()]
-    assert told.problems == ["/sys is gone", "", "/sys is gone", ""]
+    machine = Machine(lab(), None, None, None, lab(offline="4"), None, lab())
+    with watching(machine):
+        await machine.until(2)
+    assert machine.topologies == [lab(offline="4"), lab()]
+    assert machine.problems == ["/sys is gone", "", "/sys is gone", ""]
 
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_who_asks_gets_a_reading_and_news_only_when_there_are_some(times):
-    told = Told(lab(), *[lab()] * (times - 1), replace(lab(), isolated=CpuSet((1,))))
-    with watching(told, lab(), poll_seconds=3600) as watch:
+    machine = Machine(lab(), lab(), *[lab()] * (times - 1), replace(lab(), isolated=CpuSet((1,))))
+    with watching(machine, poll_seconds=3600) as watch:
         async with asyncio.timeout(10):
-            while not told.topologies:
+            while not machine.topologies:
                 watch.read_again()
                 await asyncio.sleep(0)
-    assert [topology.isolated for topology in told.topologies] == [CpuSet((1,))]
+    assert [topology.isolated for topology in machine.topologies] == [CpuSet((1,))]

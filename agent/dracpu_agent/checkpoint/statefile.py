@@ -65,11 +65,16 @@ class StateFile:
     """Keeps the checkpoint; `problem` tells why it cannot, empty while it can."""
 
     def __init__(
-        self, directory: Path, snapshot: Callable[[], Checkpoint], on_write: Callable[[float, str], None]
+        self,
+        directory: Path,
+        snapshot: Callable[[], Checkpoint],
+        on_write: Callable[[float, str], None],
+        on_problem: Callable[[], None] = lambda: None,
     ) -> None:
         self._directory = directory
         self._snapshot = snapshot
         self._on_write = on_write  # seconds taken, problem
+        self._on_problem = on_problem  # `problem` has changed
         self._waiting: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._lock: int | None = None
@@ -112,7 +117,7 @@ class StateFile:
             async with asyncio.timeout(SAVE_SECONDS):
                 await written
         except TimeoutError as error:
-            self.problem = f"no write has ended for {SAVE_SECONDS:g} s"  # until one does
+            self._set_problem(f"no write has ended for {SAVE_SECONDS:g} s")  # until one does
             self._on_write(SAVE_SECONDS, self.problem)
             raise StateWriteError(f"cannot write the checkpoint: {self.problem}") from error
 
@@ -149,24 +154,33 @@ class StateFile:
             started = time.monotonic()
             write = asyncio.create_task(asyncio.to_thread(_write, self._directory, data), name="checkpoint write")
             try:
-                self.problem = await asyncio.shield(write)
+                problem = await asyncio.shield(write)
             except asyncio.CancelledError:
                 # the thread goes on writing: the last write must not begin before it has ended
                 self._hanging = not (await asyncio.wait({write}, timeout=LAST_SECONDS))[0]
                 self._waiting = waiting + self._waiting
                 self._wake.set()
                 raise
-            self._written = b"" if self.problem else data
+            self._set_problem(problem)
+            self._written = b"" if problem else data
             self._on_write(time.monotonic() - started, self.problem)
         self._answer(waiting)
 
     def _write_last(self) -> None:
         waiting, self._waiting = self._waiting, []
         if self._hanging:
-            self.problem = "the disk does not answer"
+            self._set_problem("the disk does not answer")
         else:
-            self.problem = _write(self._directory, checkpoint.encode(self._snapshot()))
+            self._set_problem(_write(self._directory, checkpoint.encode(self._snapshot())))
         self._answer(waiting)
+
+    def _set_problem(self, problem: str) -> None:
+        if problem == self.problem:
+            return
+        if problem and not self.problem:
+            log.error("checkpoint not written", error=problem)
+        self.problem = problem
+        self._on_problem()
 
     def _answer(self, waiting: list[asyncio.Future[None]]) -> None:
         for written in waiting:

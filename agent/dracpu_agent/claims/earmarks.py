@@ -7,7 +7,7 @@ there is no other choice for these. Where an earmark lies decides which device o
 long as its claim waits.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.choose import Ask, choose
@@ -18,7 +18,7 @@ from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.publish import resolve
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
-from dracpu_api.settings import Allocation, OutstandingClaim, Settings
+from dracpu_api.settings import Allocation, CpuNodeSpec, OutstandingClaim, Settings
 
 Places = Mapping[str, Mapping[str, CpuSet]]  # claim UID -> device -> CPUs
 
@@ -34,16 +34,9 @@ class _Want:
 class Earmarks:
     """What is kept for whom."""
 
-    def __init__(self, topology: Topology, machine: Machine) -> None:
-        self._topology = topology
-        self._machine = machine
+    def __init__(self) -> None:
         self._places: dict[str, dict[str, CpuSet]] = {}  # of prepared claims too: they may be unprepared and come again
         self._waiting: frozenset[str] = frozenset()
-
-    def move_to(self, topology: Topology, machine: Machine) -> None:
-        """CPUs came or went: `update` finds new places for those that are lost."""
-        self._topology = topology
-        self._machine = machine
 
     @property
     def places(self) -> Places:
@@ -70,53 +63,57 @@ class Earmarks:
 
     def update(
         self,
-        settings: Settings,
-        outstanding: Sequence[OutstandingClaim],
+        topology: Topology,
+        machine: Machine,
+        spec: CpuNodeSpec,
         held: Mapping[str, HeldClaim],
         available: CpuSet,
         *,
         settling: bool,
     ) -> None:
-        """Picks CPUs out of `available` for the outstanding claims that hold none yet."""
+        """Picks CPUs out of `available` for the outstanding claims that hold none yet. A place that CPUs of this
+        topology cannot fill any more is replaced."""
         former = self._places
         # while schedulers may still see what was published, a claim that is listed again gets its former place
         self._places = dict(former) if settling else {}
         wants: list[_Want] = []
-        for claim in outstanding:
+        for claim in spec.outstanding:
             if claim.uid in held:
                 self._places[claim.uid] = union_by_name((grant.device, grant.cpus) for grant in held[claim.uid].grants)
             else:
                 self._places[claim.uid] = {}
-                wants += self._wants(claim)
-        self._waiting = frozenset(claim.uid for claim in outstanding if claim.uid not in held)
+                wants += _wants(topology, claim)
+        self._waiting = frozenset(claim.uid for claim in spec.outstanding if claim.uid not in held)
         for want in _in_order(wants, former, available):
-            place = self._place(want, former, available, settings)
+            place = _place(machine, want, former, available, spec.settings)
             available -= place
             self._places[want.uid][want.device] = place
 
-    def _wants(self, claim: OutstandingClaim) -> Collection[_Want]:
-        """One for each device of the claim: several shares of a device are one want."""
-        amounts: dict[str, int] = {}
-        for device, cpus in claim.devices:
-            amounts[device] = amounts.get(device, 0) + cpus
-        return [
-            _Want(claim.uid, device, group & self._topology.online, amount)
-            for device, amount in amounts.items()
-            if (group := resolve(self._topology, device)) is not None
-        ]
 
-    def _place(self, want: _Want, former: Places, available: CpuSet, settings: Settings) -> CpuSet:
-        if _stays(want, former, available):
-            return former[want.uid][want.device]
-        free = want.group & available
-        amount = min(want.amount, len(free))  # what has been reserved since cannot be kept
-        if not amount:
-            return EMPTY
-        over = divided_over(want.device)
-        try:
-            return choose(self._machine, want.group, free, Ask(amount, settings.allocation), over)
-        except AllocationError:  # whole cores cannot be had any more
-            return choose(self._machine, want.group, free, Ask(amount, Allocation()), over)
+def _wants(topology: Topology, claim: OutstandingClaim) -> Collection[_Want]:
+    """One for each device of the claim: several shares of a device are one want."""
+    amounts: dict[str, int] = {}
+    for device, cpus in claim.devices:
+        amounts[device] = amounts.get(device, 0) + cpus
+    return [
+        _Want(claim.uid, device, group & topology.online, amount)
+        for device, amount in amounts.items()
+        if (group := resolve(topology, device)) is not None
+    ]
+
+
+def _place(machine: Machine, want: _Want, former: Places, available: CpuSet, settings: Settings) -> CpuSet:
+    if _stays(want, former, available):
+        return former[want.uid][want.device]
+    free = want.group & available
+    amount = min(want.amount, len(free))  # what has been reserved since cannot be kept
+    if not amount:
+        return EMPTY
+    over = divided_over(want.device)
+    try:
+        return choose(machine, want.group, free, Ask(amount, settings.allocation), over)
+    except AllocationError:  # whole cores cannot be had any more
+        return choose(machine, want.group, free, Ask(amount, Allocation()), over)
 
 
 def _stays(want: _Want, former: Places, available: CpuSet) -> bool:

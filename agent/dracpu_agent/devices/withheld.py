@@ -1,8 +1,8 @@
-"""Which CPUs stay with the system: those that the settings reserve and, where none of these is online, a core withheld.
+"""Which core is withheld for the system where the settings reserve no CPU that is online.
 
-Shared containers fall back on them when claims hold everything else, so there should always be some. The withheld core
-is the lowest one. When that goes offline another takes its place, never one that claims hold, as soon as there is one;
-when it comes back, it is withheld again: nobody has been offered it meanwhile.
+Shared containers fall back on it when claims hold everything else, so there should always be one. It is the lowest
+core. When that goes offline another takes its place, never one that claims hold, as soon as there is one; when it
+comes back, it is withheld again: no claim has been offered it meanwhile.
 """
 
 from dataclasses import dataclass
@@ -14,65 +14,64 @@ from dracpu_api.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
-    """The reserve of a node as it is now."""
+class Withheld:
+    """The withheld core. It has no effect while the settings reserve a CPU that is online."""
 
-    topology: Topology
-    withheld: CpuSet  # threads of one core, some of them perhaps offline; means nothing while settings reserve enough
-
-    @classmethod
-    def of(cls, topology: Topology, taken: CpuSet = EMPTY) -> "Reserve":
-        """A node that is read for the first time; `taken` by claims of an earlier agent."""
-        return cls(topology, _lowest_free_core(topology, taken))
+    core: CpuSet  # threads of one core, some of them perhaps offline
 
     @classmethod
-    def resumed(cls, topology: Topology, withheld: CpuSet, taken: CpuSet) -> "Reserve":
-        """A node whose earlier agent withheld these CPUs, if any."""
-        return cls(topology, withheld).replenished(None, taken)
+    def at_first_start(cls, topology: Topology, taken: CpuSet = EMPTY) -> "Withheld":
+        """On a node without a checkpoint; `taken` are the CPUs of claims that were recovered in another way."""
+        return cls(_lowest_free_core(topology, taken))
 
-    def under(self, settings: Settings | None) -> CpuSet:
-        """The CPUs that are not offered under these settings."""
-        return (settings.reserved_cpus if settings else EMPTY) | self.withheld_under(settings)
+    @classmethod
+    def after_restart(cls, core: CpuSet, topology: Topology, taken: CpuSet) -> "Withheld":
+        """On a node whose earlier agent withheld this core, if any."""
+        return cls(core).replenished(topology, None, taken)
 
-    def withheld_under(self, settings: Settings | None) -> CpuSet:
-        """Those of them that the settings do not name."""
-        return self.withheld if self._is_withholding(settings) else EMPTY
+    def cpus(self, topology: Topology, settings: Settings | None) -> CpuSet:
+        """The CPUs that are withheld under these settings."""
+        return self.core if _withholds(topology, settings) else EMPTY
 
-    def on(self, topology: Topology, taken: CpuSet, settings: Settings | None) -> "Reserve":
-        """The same after CPUs came or went; `taken` is held by claims, or kept for them."""
-        former = self.withheld_under(settings)
-        new = topology.online - self.topology.online - taken
+    def reserved_cpus(self, topology: Topology, settings: Settings | None) -> CpuSet:
+        """All CPUs that are not offered: those that the settings reserve, and those that are withheld."""
+        return (settings.reserved_cpus if settings else EMPTY) | self.cpus(topology, settings)
+
+    def after_hotplug(
+        self, former: Topology, topology: Topology, settings: Settings | None, taken: CpuSet
+    ) -> "Withheld":
+        """After CPUs came or went; `taken` are held by claims, or kept for them."""
+        core = self.cpus(former, settings)
+        new = topology.online - former.online - taken
         for threads in topology.cores.values():
-            if not threads.isdisjoint(former):
-                return Reserve(topology, former | (threads & new))
+            if not threads.isdisjoint(core):
+                return Withheld(core | (threads & new))
             if threads <= new:
-                return Reserve(topology, threads)
-        return Reserve(topology, former).replenished(settings, taken)
+                return Withheld(threads)
+        return Withheld(core).replenished(topology, settings, taken)
 
-    def replenished(self, settings: Settings | None, taken: CpuSet) -> "Reserve":
-        """The same, or another core where nothing is left of this one and there is one to be had."""
-        if not self._is_withholding(settings) or not (self.withheld & self.topology.online) <= taken:
+    def replenished(self, topology: Topology, settings: Settings | None, taken: CpuSet) -> "Withheld":
+        """Another core, where nothing is left of this one and a free core exists."""
+        if not _withholds(topology, settings) or not (self.core & topology.online) <= taken:
             return self
-        return Reserve(self.topology, _lowest_free_core(self.topology, taken) or self.withheld)
+        return Withheld(_lowest_free_core(topology, taken) or self.core)
 
-    def going_over(self, former: Settings | None, settings: Settings | None, taken: CpuSet) -> "Reserve":
-        """The same when the settings change: a core that comes to be withheld now is one that nobody has."""
-        return Reserve(self.topology, self.withheld_under(former)).replenished(settings, taken)
+    def after_settings(
+        self, topology: Topology, former: Settings | None, settings: Settings | None, taken: CpuSet
+    ) -> "Withheld":
+        """After the settings changed: a core that begins to be withheld is one that no claim holds."""
+        return Withheld(self.cpus(topology, former)).replenished(topology, settings, taken)
 
-    def _is_withholding(self, settings: Settings | None) -> bool:
-        return settings is None or settings.reserved_cpus.isdisjoint(self.topology.online)
-
-    def check(self, settings: Settings, held: CpuSet, *, former: Settings | None) -> None:
-        """Refuses settings that name what is not there, or leave nothing to offer or to share. What is in force already
-        stays in force, whatever has gone offline since."""
-        online, present = self.topology.online, self.topology.present
-        if missing := settings.reserved_cpus - present:
+    def check(self, topology: Topology, settings: Settings, former: Settings | None, held: CpuSet) -> None:
+        """Refuses settings that reserve CPUs which do not exist, or leave nothing to offer or to share. The CPUs that
+        `former` reserved already are accepted, whatever has gone offline since."""
+        if missing := settings.reserved_cpus - topology.present:
             raise SettingsRefusedError(
-                f'reservedCPUs names CPU {missing}, which the node does not have: its CPUs are "{present}"'
+                f'reservedCPUs names CPU {missing}, which the node does not have: its CPUs are "{topology.present}"'
             )
         if former is not None and former.reserved_cpus == settings.reserved_cpus:
             return
-        reserved = self.under(settings)
+        online, reserved = topology.online, self.reserved_cpus(topology, settings)
         if online <= reserved:
             raise SettingsRefusedError(f'reservedCPUs "{reserved}" leaves no CPU of the node ("{online}") to offer')
         if (reserved & online) <= held:
@@ -80,6 +79,10 @@ class Reserve:
                 f'reservedCPUs "{reserved}" leaves nothing to share on the node: containers without claims fall back '
                 "on reserved CPUs, and these are offline or held by claims"
             )
+
+
+def _withholds(topology: Topology, settings: Settings | None) -> bool:
+    return settings is None or settings.reserved_cpus.isdisjoint(topology.online)
 
 
 def _lowest_free_core(topology: Topology, taken: CpuSet) -> CpuSet:

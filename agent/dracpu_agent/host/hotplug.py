@@ -34,26 +34,26 @@ class Sysfs(Protocol):
 
 
 class Hotplug:
-    """Calls `replugged` with the machine whenever it is not what it was, and `failed` with the reason when it cannot be
-    read ("" when it can again)."""
+    """Reads the machine when other CPUs are online than `known` has, and passes it to `replug`, which returns whether
+    anything has changed. `problem` says why the machine cannot be read; `on_problem` is called when it changes."""
 
     def __init__(
         self,
         sysfs: Sysfs,
-        topology: Topology,
-        replugged: Callable[[Topology], None],
-        failed: Callable[[str], None],
+        known: Callable[[], Topology],
+        replug: Callable[[Topology], bool],
+        on_problem: Callable[[], None],
         poll_seconds: float = POLL_SECONDS,
         again_seconds: float = AGAIN_SECONDS,
     ) -> None:
         self._sysfs = sysfs
-        self._topology = topology
-        self._replugged = replugged
-        self._failed = failed
+        self._known = known
+        self._replug = replug
+        self._on_problem = on_problem
         self._poll_seconds = poll_seconds
         self._again_seconds = again_seconds
         self._asked = asyncio.Event()
-        self._problem = ""
+        self.problem = ""
 
     def read_again(self) -> None:
         """Reads everything at once, whether or not other CPUs are online (SIGHUP)."""
@@ -61,16 +61,16 @@ class Hotplug:
 
     async def run(self) -> NoReturn:
         """Until cancelled."""
-        times_again = TIMES_AGAIN if self._topology.incomplete else 0
+        times_again = TIMES_AGAIN if self._known().incomplete else 0
         while True:
             asked = await self._wait(self._again_seconds if times_again else self._poll_seconds)
             try:
-                if asked or times_again or self._problem or await self._is_another():
+                if asked or times_again or self.problem or await self._has_changed():
                     times_again = await self._read(times_again)
-                self._tell("")
+                self._set_problem("")
             except TopologyError as error:
                 times_again = max(0, times_again - 1)
-                self._tell(str(error))
+                self._set_problem(str(error))
 
     async def _wait(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -80,31 +80,27 @@ class Hotplug:
         self._asked.clear()
         return asked
 
-    async def _is_another(self) -> bool:
+    async def _has_changed(self) -> bool:
         online = await asyncio.to_thread(self._sysfs.online)
-        return online != self._topology.online | CpuSet(self._topology.incomplete)
+        known = self._known()
+        return online != known.online | CpuSet(known.incomplete)
 
     async def _read(self, times_again: int) -> int:
-        """Reads the machine; answers how many times it should be read again soon."""
+        """Reads the machine; returns how many times it should be read again soon."""
         found = await asyncio.to_thread(self._sysfs.topology)
-        if found != self._topology:
-            self._report(found)
-            self._topology = found
-            self._replugged(found)
+        former = self._known()
+        if self._replug(found):
+            log.info("CPUs changed", online=str(found.online), was=str(former.online), offline=str(found.offline))
+            report_incomplete(found, former)
             return TIMES_AGAIN if found.incomplete else 1
         return max(0, times_again - 1) if found.incomplete else 0
 
-    def _report(self, found: Topology) -> None:
-        former = self._topology
-        log.info("CPUs changed", online=str(found.online), was=str(former.online), offline=str(found.offline))
-        report_incomplete(found, former)
-
-    def _tell(self, problem: str) -> None:
-        if problem != self._problem:
-            self._problem = problem
+    def _set_problem(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
             if problem:
-                log.error("the machine cannot be read, what was known of it stays in force", error=problem)
-            self._failed(problem)
+                log.error("the machine cannot be read; the agent works with the last topology", error=problem)
+            self._on_problem()
 
 
 def report_incomplete(found: Topology, former: Topology | None = None) -> None:

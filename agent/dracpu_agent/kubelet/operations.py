@@ -1,8 +1,8 @@
 """Work on claims that outlives the call that asked for it.
 
 A call of the kubelet may be cancelled or run into its deadline at any moment; a claim must not be left half-way then.
-So each piece of work is a task of its own, calls only wait for it. For one claim there is one piece of work at a time,
-in the order asked for; the same request made again while the first still runs waits for the first.
+So each piece of work is a task of its own, calls only wait for it. The same request made again while the first still
+runs waits for the first.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ log = structlog.get_logger("kubelet")
 
 
 class ClaimService(Protocol):
-    """What stands behind the kubelet's calls. Both must be idempotent, as the kubelet repeats them."""
+    """What stands behind the kubelet's calls. Both must be idempotent, as the kubelet repeats them. Calls for one claim
+    may overlap: the service works on them one after the other, in the order in which they came."""
 
     async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
         """The claim's devices, ready for use; raises ClaimError."""
@@ -48,7 +49,7 @@ class _Operation:
 
 
 class ClaimOperations:
-    """Starts the work, keeps its order, and waits for it at the end."""
+    """Starts the work, and waits for it at the end."""
 
     def __init__(self, service: ClaimService) -> None:
         self._service = service
@@ -60,8 +61,7 @@ class ClaimOperations:
         earlier = self._latest.get(claim.uid)
         if earlier is not None and not earlier.task.done() and (earlier.verb, earlier.claim) == (verb, claim):
             return earlier.task
-        work = self._run(verb, claim, after=earlier.task if earlier else None)
-        task = asyncio.create_task(work, name=f"{verb} claim {claim.uid}")
+        task = asyncio.create_task(self._run(verb, claim), name=f"{verb} claim {claim.uid}")
         operation = _Operation(verb, claim, task)
         self._latest[claim.uid] = operation
         self._running.add(task)
@@ -79,9 +79,7 @@ class ClaimOperations:
         if late:
             await asyncio.wait(late)
 
-    async def _run(self, verb: Verb, claim: ClaimRef, *, after: asyncio.Task[Outcome] | None) -> Outcome:
-        if after is not None:
-            await asyncio.wait((after,))
+    async def _run(self, verb: Verb, claim: ClaimRef) -> Outcome:
         try:
             if verb == "prepare":
                 return Outcome(devices=tuple(await self._service.prepare(claim)))

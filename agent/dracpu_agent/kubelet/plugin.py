@@ -32,16 +32,21 @@ class KubeletPlugin:
         self._streams = HealthStreams(health)
         endpoint = kubelet_root / "plugins" / driver / "dra.sock"
         self._data = SocketServer(endpoint, DraPlugin(self._operations).services() + self._streams.services())
-        self._registration = SocketServer(
-            kubelet_root / "plugins_registry" / f"{driver}-reg.sock",
-            Registration(driver, endpoint, DRA_VERSIONS + HEALTH_VERSIONS, on_registration).services(),
+        self._registration = Registration(driver, endpoint, DRA_VERSIONS + HEALTH_VERSIONS, on_registration)
+        self._registry = SocketServer(
+            kubelet_root / "plugins_registry" / f"{driver}-reg.sock", self._registration.services()
         )
+
+    @property
+    def registration(self) -> RegistrationStatus | None:
+        """The kubelet's last answer; None when it has not answered yet."""
+        return self._registration.status
 
     async def start(self) -> None:
         """Serves both sockets; raises SocketError, and then serves none."""
         await self._data.start()  # first: the kubelet dials it as soon as the other one answers
         try:
-            await self._registration.start()
+            await self._registry.start()
         except BaseException:
             await self._data.stop(0)
             raise
@@ -52,7 +57,7 @@ class KubeletPlugin:
 
     async def stop(self) -> None:
         """Deregisters, then ends what is under way; no claim is left half-way."""
-        await self._registration.stop(0)
+        await self._registry.stop(0)
         self._streams.close()
         await self._data.stop(STOP_CALLS_SECONDS)
         await self._operations.drain(STOP_WORK_SECONDS)

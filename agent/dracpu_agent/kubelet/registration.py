@@ -40,6 +40,7 @@ class Registration:
     ) -> None:
         self._info = PluginInfo(type=PLUGIN_TYPE, name=driver, endpoint=str(endpoint), supported_versions=versions)
         self._on_status = on_status
+        self.status: RegistrationStatus | None = None  # None: the kubelet has not answered yet
 
     def services(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """What to serve on the registration socket."""
@@ -57,5 +58,6 @@ class Registration:
         return self._info  # kubelet: 1 s; so it is made beforehand
 
     async def _notify(self, request: RegistrationStatusMessage, _context: object) -> RegistrationStatusResponse:
-        self._on_status(RegistrationStatus(request.plugin_registered, request.error))
+        self.status = RegistrationStatus(request.plugin_registered, request.error)
+        self._on_status(self.status)
         return RegistrationStatusResponse()

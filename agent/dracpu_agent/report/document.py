@@ -1,25 +1,25 @@
 """The node's state as a document for people and scripts (`dracpu-agent state`), and in numbers for metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dracpu_agent.claims.checkpoint import Checkpoint
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import NodeGauges
-from dracpu_agent.report.conditions import Standing
+from dracpu_agent.report.conditions import Condition
 from dracpu_api.cpuset import EMPTY, union
 
 
-def document_of(node: NodeState, standing: Standing) -> dict[str, Any]:
-    """What a running agent holds."""
+def document_of(node: NodeState, conditions: Iterable[Condition]) -> dict[str, Any]:
+    """The state of a running agent."""
     return {
         "node": node.node_name,
         "revision": node.spec.revision if node.spec else "",
         "reserved": str(node.reserved),
         "exclusive": str(node.division.exclusive),
         "shared": str(node.division.shared),
-        "containers": {"total": len(node.board), "pinned": node.board.pinned()},
+        "containers": {"total": len(node.containers), "pinned": node.containers.pinned()},
         "claims": [_claim(claim) for claim in node.claims.values()],
         "conditions": [
             {
@@ -28,7 +28,7 @@ def document_of(node: NodeState, standing: Standing) -> dict[str, Any]:
                 "reason": condition.reason,
                 "message": condition.message,
             }
-            for condition in standing.conditions(node)
+            for condition in conditions
         ],
     }
 

@@ -1,32 +1,14 @@
-"""The CpuNode's status as a function of what the node is: what a person sees of it with kubectl."""
+"""The CpuNode's status, as a function of the node and its conditions: what kubectl shows of the node."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dracpu_agent.node import NodeState
+from dracpu_agent.report.conditions import CONFIG_APPLIED, REFUSED, SLICES_PUBLISHED, Condition
 from dracpu_agent.topology.layout import layout
 from dracpu_agent.topology.topology import Topology
 
 CLAIMS_SHOWN: Final = 256
-
-CONFIG_APPLIED: Final = "ConfigApplied"
-KUBELET_REGISTERED: Final = "KubeletRegistered"
-RUNTIME_CONNECTED: Final = "RuntimeConnected"
-SLICES_PUBLISHED: Final = "SlicesPublished"
-STATE_HEALTHY: Final = "StateHealthy"
-
-REFUSED: Final = "Refused"  # the reason of ConfigApplied when the node cannot apply its settings
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One aspect of the node; the message names what to do where it is not true."""
-
-    type: str
-    true: bool
-    reason: str
-    message: str = ""
 
 
 def phase_of(node: NodeState, conditions: Iterable[Condition]) -> str:
@@ -57,12 +39,9 @@ def status_of(
     }
     if applied_revision:
         status["appliedRevision"] = applied_revision
-    if node.runtime.name:
-        status["runtime"] = {
-            "name": node.runtime.name,
-            "version": node.runtime.version,
-            "nri": node.runtime.nri,
-        }
+    runtime = node.containers.runtime
+    if runtime.name:
+        status["runtime"] = {"name": runtime.name, "version": runtime.version, "nri": runtime.nri}
     return status
 
 

@@ -47,14 +47,14 @@ class Auditor:
 
     async def round(self) -> None:
         """One look at every claim; needs the API server and the runtime's containers."""
-        if not self._node.synchronized:
+        if not self._node.containers.synchronized:
             return
         claims = dict(self._node.claims)
         findings = {
             uid: look(uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
             for uid, claim in claims.items()
         }
-        for uid in self._audit.judge(findings, self._node.board.used_claims()):
+        for uid in self._audit.judge(findings, self._node.containers.used_claims()):
             try:
                 finding = await self._release_if_gone(claims[uid].ref)
             except ClaimError as error:  # the others are not to wait for this one

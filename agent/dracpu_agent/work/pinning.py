@@ -14,11 +14,12 @@ import structlog
 
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.errors import ClaimError, DriverError, NotReadyError, PlacementError
-from dracpu_agent.node import NodeState, UnprovenContainer
+from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.containers import Connection, UnprovenContainer
 from dracpu_agent.placement.proof import UnknownConsumerError
 
-SETTLE_SECONDS: Final = 10.0
+PUSH_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 2.0
 REFUSALS_KEPT: Final = 1024
 
@@ -45,7 +46,6 @@ class Pinning:
         self._learn_consumers = learn_consumers
         self._count_push = count_push
         self._wake = asyncio.Event()
-        self._pushable = False
         self._to_prove: list[UnprovenContainer] = []
         self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
         self._refused: dict[tuple[str, str], None] = {}  # (claim, pod) read before and found wanting, oldest first
@@ -54,11 +54,11 @@ class Pinning:
 
     def connected(self, runtime: RuntimeInfo) -> None:
         """The runtime introduced itself."""
-        self._node.connected(runtime)
+        self._node.containers.connected(runtime)
 
     def synchronize(self, containers: Sequence[Container]) -> Sequence[ContainerUpdate]:
         """Compares the runtime's containers with the ledger and repairs what differs."""
-        updates, unproven = self._node.synchronize(containers)
+        updates, unproven = self._node.containers.synchronize(containers)
         for found in unproven:
             log.error("container without its claim", container=str(found.container), reason=found.reason)
         self._to_prove = [found for found in unproven if found.claim_to_read is not None]
@@ -66,49 +66,47 @@ class Pinning:
 
     def synchronized(self) -> None:
         """The repairs are on their way: from now on updates can be pushed."""
-        self._pushable = True
+        self._node.containers.allow_pushes()
         self.wake()
 
     async def create(self, container: Container) -> Placement:
         """Where a new container runs; raises PlacementError when it says that it holds what it cannot show."""
         try:
-            placement = self._node.create(container)
+            placement = self._node.containers.create(container)
         except UnknownConsumerError as error:
             await self._read_claim_once(error, container)
-            placement = self._node.create(container)
+            placement = self._node.containers.create(container)
         log.debug("container placed", container=str(container), cpus=str(placement.cpus), moved=len(placement.updates))
         return placement
 
     def created(self, container_id: str) -> None:
         """The runtime has the container now, so that updates reach it."""
-        self._node.created(container_id)
+        self._node.containers.created(container_id)
         self.wake()
 
     def start(self, container: Container) -> None:
         """Raises PlacementError when nobody placed the container, or its CPUs are another's by now."""
-        self._node.check_start(container)
+        self._node.containers.check_start(container)
 
     def update(self, container: Container) -> ContainerUpdate | None:
         """The kubelet changes a container's resources: its CPUs stay what they are."""
-        cpus = self._node.cpus_for_update(container.id)
+        cpus = self._node.containers.cpus_for_update(container.id)
         return ContainerUpdate(container.id, cpus) if cpus else None
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
         """A container has ended."""
-        updates = self._node.stopped(container_id)
+        updates = self._node.containers.stopped(container_id)
         self.wake()
         return updates
 
     def removed(self, container_id: str) -> None:
         """A container is gone; the runtime may not have told of its end."""
-        self._node.ended(container_id)  # no updates: this hook's reply cannot carry them
+        self._node.containers.ended(container_id)  # no updates: this hook's reply cannot carry them
         self.wake()
 
     def disconnected(self, reason: str) -> None:
         """The runtime is away: containers may come and go unseen."""
-        self._pushable = False
-        if self._node.synchronized:
-            self._node.disconnected()
+        self._node.containers.disconnected()
 
     # ---- pushes
 
@@ -116,16 +114,16 @@ class Pinning:
         """Something moved."""
         self._wake.set()
 
-    async def settle(self, claim: HeldClaim) -> None:
+    async def wait_for_push(self, claim: HeldClaim) -> None:
         """Waits for a push under way that still names the claim's CPUs."""
         if self._under_way is None or self._under_way[0].cpus.isdisjoint(claim.cpus):
             return
         try:
-            async with asyncio.timeout(SETTLE_SECONDS):
+            async with asyncio.timeout(PUSH_SECONDS):
                 await asyncio.wait((self._under_way[1],))
         except TimeoutError as error:
             raise NotReadyError(
-                f"the container runtime has not answered an update for {SETTLE_SECONDS:g} s: the kubelet tries again"
+                f"the container runtime has not answered an update for {PUSH_SECONDS:g} s: the kubelet tries again"
             ) from error
 
     async def run(self, pusher: Pusher) -> None:
@@ -136,7 +134,7 @@ class Pinning:
             self._wake.clear()
             await self._prove_again()
             failed = {container: due for container, due in failed.items() if due > loop.time()}
-            while self._pushable and (update := self._node.next_push(frozenset(failed))):
+            while update := self._node.containers.next_push(frozenset(failed)):
                 if not await self._push(pusher, update):
                     failed[update.container_id] = loop.time() + RETRY_SECONDS
             with contextlib.suppress(TimeoutError):
@@ -145,12 +143,12 @@ class Pinning:
 
     async def _prove_again(self) -> None:
         """Pods that joined a claim while nobody watched: only the claim itself can tell."""
-        while self._pushable and self._to_prove:
+        while self._to_prove and self._node.containers.connection is Connection.PUSHABLE:
             found = self._to_prove.pop()
             assert found.claim_to_read is not None
             try:
                 await self._learn_consumers(found.claim_to_read)
-                self._node.prove_again(found.container)
+                self._node.containers.prove_again(found.container)
             except (ClaimError, PlacementError) as error:
                 log.warning("container still without its claim", container=str(found.container), error=str(error))
 
@@ -164,7 +162,7 @@ class Pinning:
         except DriverError as error:
             log.warning("container not updated", container=update.container_id, cpus=str(update.cpus), error=str(error))
         finally:
-            self._node.pushed(update, applied=applied)
+            self._node.containers.pushed(update, applied=applied)
             self._count_push(applied)
             self._under_way = None
             done.set_result(None)

@@ -1,6 +1,6 @@
 """Prepare and Unprepare as transactions: what the kubelet asks for happens as a whole or not at all.
 
-Prepare: validate, reserve, checkpoint on disk, CDI file, reply. Unprepare: CDI file, release, checkpoint. A failure at
+Prepare: validate, grant, checkpoint on disk, CDI file, reply. Unprepare: CDI file, release, checkpoint. A failure at
 any step takes back what that call did; a crash at any step leaves what a repeated call completes. The caller
 never abandons one half-way.
 """
@@ -22,7 +22,7 @@ from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.request import consumer_uids, read_request
 from dracpu_agent.errors import ClaimError, NotReadyError
-from dracpu_agent.node import NodeState, Reservation
+from dracpu_agent.node import Granted, NodeState
 
 READ_SECONDS: Final = 15.0
 READ_KNOWN_SECONDS: Final = 2.0  # the ledger can answer instead
@@ -71,14 +71,14 @@ class ClaimTransactions:
         claims: ClaimReader,
         state_file: StateFile,
         cdi: CdiDirectory,
-        settle: Callable[[HeldClaim], Awaitable[None]],
+        wait_for_push: Callable[[HeldClaim], Awaitable[None]],
         observer: Observer,
     ) -> None:
         self._node = node
         self._claims = claims
         self._state_file = state_file
         self._cdi = cdi
-        self._settle = settle  # waits for what the runtime is doing to the claim's CPUs at the moment
+        self._wait_for_push = wait_for_push  # for an update under way that still names the claim's CPUs
         self._observer = observer
         self._busy: dict[str, _Turn] = {}  # claim UID -> whose turn it is
 
@@ -108,7 +108,7 @@ class ClaimTransactions:
         """Ends a claim for the audit, unless one more look finds it in order."""
         async with self._turn(ref.uid):
             finding = look(ref.uid, await self._claims.read_if_there(ref, READ_SECONDS), self._node.node_name)
-            idle = self._node.synchronized and not self._node.board.uses(ref.uid)
+            idle = self._node.containers.synchronized and not self._node.containers.uses(ref.uid)
             if finding is Finding.IN_ORDER or not idle:
                 return Finding.IN_ORDER
             await self._unprepare(ref)
@@ -126,34 +126,34 @@ class ClaimTransactions:
 
     async def _prepare(self, ref: ClaimRef) -> HeldClaim:
         self._check_node()
-        reservation = await self._reserve(ref)
+        granted = await self._grant(ref)
         try:
-            await self._settle(reservation.claim)
+            await self._wait_for_push(granted.claim)
             await self._state_file.save()  # what was on disk already is not written again
-            await asyncio.to_thread(self._cdi.write, reservation.claim)
+            await asyncio.to_thread(self._cdi.write, granted.claim)
         except BaseException:
-            await self._undo(reservation)
+            await self._undo(granted)
             raise
-        if reservation.fresh:
-            log.info("claim prepared", claim=str(ref), uid=ref.uid, cpus=str(reservation.claim.cpus))
-        return reservation.claim
+        if granted.fresh:
+            log.info("claim prepared", claim=str(ref), uid=ref.uid, cpus=str(granted.claim.cpus))
+        return granted.claim
 
-    async def _reserve(self, ref: ClaimRef) -> Reservation:
+    async def _grant(self, ref: ClaimRef) -> Granted:
         known = ref.uid in self._node.claims
         try:
             read = await self._claims.read(ref, READ_KNOWN_SECONDS if known else READ_SECONDS)
         except NotReadyError as error:
             self._check_node()
-            reservation = self._node.hold(ref.uid)
-            if reservation is None:
+            granted = self._node.grant_held(ref.uid)
+            if granted is None:
                 raise
             log.warning("API server away, claim answered from the ledger", claim=str(ref), error=str(error))
-            return reservation
+            return granted
         request = read_request(ref, read, self._node.node_name)
         if not known and self._node.topology.pcie_roots:
             request = request.beside(await self._claims.roots_beside(read))
         self._check_node()  # the runtime may have gone away during the reads
-        return self._node.reserve(request)
+        return self._node.grant(request)
 
     def _check_node(self) -> None:
         if self._state_file.problem:
@@ -161,7 +161,7 @@ class ClaimTransactions:
                 f"node {self._node.node_name} cannot write its checkpoint ({self._state_file.problem}): "
                 "no claim is prepared until it can"
             )
-        if not self._node.synchronized:
+        if not self._node.containers.synchronized:
             raise NotReadyError(
                 f"node {self._node.node_name} is not connected to its container runtime (NRI): "
                 "no claim is prepared until it is"
@@ -176,7 +176,7 @@ class ClaimTransactions:
 
     @contextlib.asynccontextmanager
     async def _turn(self, uid: str) -> AsyncIterator[None]:
-        """One transaction at a time for each claim, the audit's included."""
+        """One transaction at a time for each claim, the audit's included, in the order in which they were asked for."""
         turn = self._busy.setdefault(uid, _Turn())
         turn.waiting += 1
         try:
@@ -187,15 +187,15 @@ class ClaimTransactions:
             if not turn.waiting:
                 del self._busy[uid]
 
-    async def _undo(self, reservation: Reservation) -> None:
-        self._node.undo(reservation)
-        if not reservation.fresh:
+    async def _undo(self, granted: Granted) -> None:
+        self._node.undo(granted)
+        if not granted.fresh:
             return
         self._state_file.save_soon()
         try:
-            await asyncio.to_thread(self._cdi.delete, reservation.claim.ref.uid)
+            await asyncio.to_thread(self._cdi.delete, granted.claim.ref.uid)
         except ClaimError as error:  # the reason of the undoing is what the kubelet has to hear
-            log.warning("CDI file left behind; nothing can use it", uid=reservation.claim.ref.uid, error=str(error))
+            log.warning("CDI file left behind; nothing can use it", uid=granted.claim.ref.uid, error=str(error))
 
 
 def _prepared_devices(claim: HeldClaim) -> Sequence[PreparedDevice]:

@@ -93,7 +93,8 @@ class SliceController:
         self._pool = Pool(driver, node_name, node_uid="")
         self._on_state = on_state
         self._timing = timing
-        self._state: SlicesState | None = None
+        self._state = SlicesState(False, 0, 0, 0, "nothing is published yet", "Waiting")
+        self._reported = False  # the state was reported for the devices that are wanted now
         self._view: SliceView | None = None  # None: not listed yet
         self._wanted: tuple[JsonObject, ...] | None = None
         self._instructed = False  # before that, slices of an earlier run stay as they are
@@ -118,13 +119,21 @@ class SliceController:
             backoff=Backoff(timing.retry_first, timing.retry_cap),
         )
 
-    def publish(self, devices: Sequence[Device]) -> bool:
-        """From now on these devices are wanted; none: an empty slice. True when that is news: a state will be told."""
+    @property
+    def state(self) -> SlicesState:
+        """The state that was reported last."""
+        return self._state
+
+    @property
+    def published(self) -> bool:
+        """True when the devices that were passed to `publish` last are in force at the API server."""
+        return self._reported and self._state.published
+
+    def publish(self, devices: Sequence[Device]) -> None:
+        """From now on these devices are wanted; none: an empty slice. A state is reported when they have changed."""
         wanted = tuple(render_device(device) for device in devices)
-        if self._instructed and wanted == self._wanted:
-            return False
-        self._want(wanted)
-        return True
+        if not self._instructed or wanted != self._wanted:
+            self._want(wanted)
 
     def withdraw(self) -> None:
         """From now on no slices are wanted."""
@@ -145,7 +154,7 @@ class SliceController:
     def _want(self, wanted: tuple[JsonObject, ...] | None) -> None:
         self._wanted = wanted
         self._instructed = True
-        self._state = None  # whatever becomes of it is told, even when it reads as before
+        self._reported = False  # the next state is reported, even when it equals the last one
         self._adopted.clear()
         self._remark = None
         self.poke()
@@ -275,7 +284,7 @@ class SliceController:
             log.warning("devices are published incompletely", node=self._pool.node_name, error=self._remark)
 
     def _refuse(self, why: str, now: float) -> None:
-        if self._state is None or self._state.error != why:
+        if not self._reported or self._state.error != why:
             log.error("devices are not published", node=self._pool.node_name, error=why)
         self._refused = why
         self._refused_until = now + self._timing.recheck
@@ -298,7 +307,7 @@ class SliceController:
     def _failed(self, error: ApiError, now: float) -> float:
         self._failures += 1
         if not isinstance(error, ConflictError) or self._failures > _QUIET_CONFLICTS:
-            if self._state is None or self._state.error != error.message:
+            if not self._reported or self._state.error != error.message:
                 log.warning("publishing failed, trying again", node=self._pool.node_name, error=error.message)
             self._report(self._view, published=False, reason=error.reason, error=error.message)
         # what is refused as invalid will be refused again: only another server version or gate changes that
@@ -312,6 +321,6 @@ class SliceController:
         generation, slices = current(view.slices() if view is not None else ())
         devices = sum(len(devices_of(one)) for one in slices)
         state = SlicesState(published, generation, devices, len(slices), error, reason)
-        if state != self._state:
-            self._state = state
+        if not self._reported or state != self._state:
+            self._state, self._reported = state, True
             self._on_state(state)

@@ -1,0 +1,175 @@
+"""The node's containers while a runtime is connected: answers what each may run on, and what the runtime must be sent.
+
+The board keeps what the runtime has been sent; this object adds the connection itself, and the division of the CPUs
+that NodeState works out anew whenever a claim, the settings or the machine changes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from dracpu_agent.placement.board import Board, Division
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
+from dracpu_api.cpuset import CpuSet
+
+
+class Connection(Enum):
+    """How far the connection to the runtime has come."""
+
+    DISCONNECTED = auto()  # containers may come and go unseen
+    SYNCHRONIZED = auto()  # every container is known; the answer is on its way to the runtime
+    PUSHABLE = auto()  # the runtime has the answer, so it takes updates that it did not ask for
+
+
+@dataclass(frozen=True, slots=True)
+class UnprovenContainer:
+    """A container found running whose claim could not be shown: it was moved to the shared CPUs."""
+
+    container: Container
+    reason: str
+    claim_to_read: str | None  # the claim's UID, where the pod may have joined the claim after it was prepared
+
+
+class Containers:
+    """Every container of the node.
+
+    `unused` is called with the claims of a container that has ended, and with None after a synchronization: claims that
+    no container uses any more may be released. `changed` is called after every change.
+    """
+
+    def __init__(
+        self, division: Division, unused: Callable[[frozenset[str] | None], None], changed: Callable[[], None]
+    ) -> None:
+        self.runtime = RuntimeInfo()
+        self.connection = Connection.DISCONNECTED
+        self.division = division
+        self._evidences = Evidences({})
+        self._board = Board()
+        self._unused = unused
+        self._changed = changed
+
+    def __len__(self) -> int:
+        return len(self._board)
+
+    @property
+    def synchronized(self) -> bool:
+        """True while every container of the node is known."""
+        return self.connection is not Connection.DISCONNECTED
+
+    def uses(self, claim_uid: str) -> bool:
+        """True while a container of the claim exists."""
+        return self._board.uses(claim_uid)
+
+    def used_claims(self) -> frozenset[str]:
+        """The claims that any container belongs to."""
+        return self._board.used_claims()
+
+    def pinned(self) -> int:
+        """How many containers run on claims."""
+        return self._board.pinned()
+
+    # ---- what NodeState decides
+
+    def redivide(self, division: Division, evidences: Evidences) -> None:
+        """Claims, settings or the machine have changed, and with them the CPUs that containers should run on."""
+        self.division, self._evidences = division, evidences
+
+    def forget_unstored(self, claim_uid: str) -> None:
+        """The kubelet has given a claim up: creations of its containers that were never reported again have failed."""
+        self._board.forget_unstored(claim_uid)
+
+    # ---- the connection
+
+    def connected(self, runtime: RuntimeInfo) -> None:
+        """The runtime has reported its name and version; its containers follow."""
+        self.runtime = runtime
+        self._changed()
+
+    def synchronize(
+        self, containers: Sequence[Container]
+    ) -> tuple[tuple[ContainerUpdate, ...], tuple[UnprovenContainer, ...]]:
+        """The runtime's complete list of containers -> what is not as it should be, and whose claims are not shown."""
+        unproven: list[UnprovenContainer] = []
+
+        def uses_or_shared(container: Container) -> frozenset[Use]:
+            try:
+                return self._uses_of(container)
+            except UnprovenError as error:
+                claim = error.claim_uid if isinstance(error, UnknownConsumerError) else None
+                unproven.append(UnprovenContainer(container, str(error), claim))
+                return frozenset()
+
+        updates = self._board.replace_all(containers, uses_or_shared, self.division)
+        self.connection = Connection.SYNCHRONIZED
+        self._unused(None)
+        self._changed()
+        return updates, tuple(unproven)
+
+    def allow_pushes(self) -> None:
+        """The runtime has the answer to its synchronization: from now on updates can be pushed."""
+        self.connection = Connection.PUSHABLE
+
+    def disconnected(self) -> None:
+        """Containers may come and go unseen from now on."""
+        if self.synchronized:
+            self.connection = Connection.DISCONNECTED
+            self._changed()
+
+    # ---- a container's life
+
+    def create(self, container: Container) -> Placement:
+        """Where a container that is about to be created shall run; raises when its claims are not proven."""
+        uses = self._uses_of(container)
+        growing = not self.runtime.unsolicited_updates
+        placement = self._board.create(container, uses, self.division, growing=growing)
+        self._changed()
+        return placement
+
+    def prove_again(self, container: Container) -> None:
+        """A running container's claim was read once more; raises when its claims are still not proven."""
+        self._board.prove(container.id, self._uses_of(container))
+        self._changed()
+
+    def created(self, container_id: str) -> None:
+        """The runtime has stored the container."""
+        self._board.created(container_id)
+        self._changed()
+
+    def check_start(self, container: Container) -> None:
+        """Refuses a start that was not placed, or on CPUs that are not the container's any more."""
+        self._board.check_start(container, self.division)
+
+    def cpus_for_update(self, container_id: str) -> CpuSet:
+        """What to repeat when the kubelet updates a container; empty: nothing."""
+        return self._board.cpus_for_update(container_id, self.division)
+
+    def ended(self, container_id: str) -> None:
+        """A container is gone; CPUs of a lingering claim that no container uses any more become shared again."""
+        self._unused(self._board.stopped(container_id))
+        self._changed()
+
+    def stopped(self, container_id: str) -> tuple[ContainerUpdate, ...]:
+        """A container is gone, in a hook whose reply can give the others the CPUs that became free."""
+        self.ended(container_id)
+        if self.runtime.unsolicited_updates:
+            return ()
+        return tuple(self._board.take_updates(self.division, growing=True))
+
+    # ---- pushes
+
+    def next_push(self, skip: frozenset[str] = frozenset()) -> ContainerUpdate | None:
+        """The next unsolicited update to send; None when every container runs where it should, or none can be sent."""
+        if self.connection is not Connection.PUSHABLE or not self.runtime.unsolicited_updates:
+            return None
+        return self._board.next_push(self.division, skip)
+
+    def pushed(self, update: ContainerUpdate, *, applied: bool) -> None:
+        """The runtime has answered an unsolicited update, or has failed to."""
+        if applied:
+            self._board.pushed(update)
+        else:
+            self._board.push_failed(update)
+
+    def _uses_of(self, container: Container) -> frozenset[Use]:
+        return uses_of(container, self._evidences, cdi_is_passed=self.runtime.passes_cdi_devices)

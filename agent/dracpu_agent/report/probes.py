@@ -1,0 +1,29 @@
+"""What the kubelet asks of the agent at any time: whether it is alive, whether it is ready, how the devices are."""
+
+from collections.abc import Callable, Sequence
+
+from dracpu_agent.kubelet.health import DeviceHealth
+from dracpu_agent.node import NodeState
+from dracpu_agent.report.conditions import Standing, unready, unregistered
+from dracpu_agent.report.device_health import health_of
+
+
+class Probes:
+    """Answers from the state of this moment."""
+
+    def __init__(self, node: NodeState, standing: Callable[[], Standing]) -> None:
+        self._node = node
+        self._standing = standing
+
+    def live(self) -> list[str]:
+        """Reasons to restart the agent: none, since a task that fails ends the process."""
+        return []
+
+    def ready(self) -> list[str]:
+        """Why no claim can be prepared."""
+        standing = self._standing()
+        return unregistered(standing) + unready(self._node, standing)
+
+    def snapshot(self) -> Sequence[DeviceHealth]:
+        """The health of every device."""
+        return health_of(self._node)

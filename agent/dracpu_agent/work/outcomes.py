@@ -1,0 +1,92 @@
+"""Shows how work on claims, containers and the machine has ended: metrics, Events, and the status of claims."""
+
+import structlog
+
+from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.cluster.device_status import DeviceStatusWriter
+from dracpu_agent.cluster.events import Events, Subject
+from dracpu_agent.cluster.slices.controller import SliceController, SlicesState
+from dracpu_agent.kubelet.registration import RegistrationStatus
+from dracpu_agent.node import NodeState
+from dracpu_agent.observe.metrics import Metrics
+from dracpu_agent.report.conditions import name_offline
+from dracpu_agent.topology.topology import Topology
+from dracpu_agent.work.changes import Changes
+from dracpu_api.cpuset import EMPTY, union
+
+log = structlog.get_logger("agent")
+
+
+class Outcomes:
+    """The callbacks of the other parts of the agent."""
+
+    def __init__(
+        self, node: NodeState, metrics: Metrics, events: Events, device_status: DeviceStatusWriter, changes: Changes
+    ) -> None:
+        self._node = node
+        self._metrics = metrics
+        self._events = events
+        self._device_status = device_status
+        self._changes = changes
+
+    # ---- claims
+
+    def prepared(self, claim: HeldClaim, seconds: float) -> None:
+        """A claim is ready: its owner sees the CPUs, after the kubelet has its answer."""
+        self._metrics.claim_prepared(seconds, len(claim.cpus))
+        self._device_status.set(claim.ref, claim.grants)
+
+    def prepare_failed(self, ref: ClaimRef, reason: str) -> None:
+        """A claim could not be prepared; the kubelet shows the reason on the pod."""
+        self._metrics.prepare_failed()
+
+    def unprepared(self, ref: ClaimRef, error: str) -> None:
+        """A claim has ended, or could not be ended when there is an error."""
+        self._metrics.claim_unprepared("error" if error else "success")
+        self._device_status.forget(ref.uid)
+
+    def released_by_audit(self, claim: HeldClaim, reason: str) -> None:
+        """The audit has released a claim that the kubelet has forgotten."""
+        log.warning("claim released by the audit", claim=str(claim.ref), uid=claim.ref.uid, reason=reason)
+        note = f"claim {claim.ref} ({claim.ref.uid}) gave back CPUs {claim.cpus}: {reason}"
+        self._warn("ClaimReleased", "Audit", note)
+
+    # ---- the node
+
+    def registered(self, status: RegistrationStatus, slices: SliceController) -> None:
+        """The kubelet has registered the driver, or has refused it."""
+        self._metrics.set_kubelet_registered(status.registered)
+        if status.registered:
+            slices.poke()  # kubelet: deletes all slices of the node when it starts
+        else:
+            log.error("the kubelet refused the driver", error=status.error)
+        self._changes.report()
+
+    def slices_changed(self, state: SlicesState) -> None:
+        """The slices were published, or could not be."""
+        self._metrics.set_slices(published=state.published, failed=state.error is not None)
+        self._changes.report()
+
+    def checkpoint_written(self, seconds: float, problem: str) -> None:
+        """A checkpoint is on the disk, or could not be written when there is a problem."""
+        self._metrics.checkpoint_written(seconds, "error" if problem else "success")
+
+    def pushed(self, applied: bool) -> None:
+        """The runtime has answered an update of a container that it did not ask for."""
+        self._metrics.pool_pushed("success" if applied else "error")
+
+    def replug(self, topology: Topology) -> bool:
+        """Takes over the machine as it was read anew; False when nothing has changed. Warns when claims miss CPUs."""
+        before = self._node.offline()
+        if not self._node.replug(topology):
+            return False
+        lost = {uid: cpus for uid, cpus in self._node.offline().items() if not cpus <= before.get(uid, EMPTY)}
+        if lost:
+            log.warning("CPUs of claims went offline", claims=len(lost), cpus=str(union(lost.values())))
+            note = f"CPUs of claims went offline: {name_offline(self._node, lost)}"
+            self._warn("CPUsOffline", "Hotplug", note)
+        return True
+
+    def _warn(self, reason: str, action: str, note: str) -> None:
+        self._events.emit(Subject.cpu_node(self._node.node_name), "Warning", reason, action, note)
