@@ -1,4 +1,4 @@
-"""Claims that a node's devices do not show any more: it drains until they have ended."""
+"""Claims whose devices a node does not publish any more: the node drains until they have ended."""
 
 from collections.abc import Mapping
 

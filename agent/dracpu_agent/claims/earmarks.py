@@ -1,10 +1,10 @@
 """CPUs kept for claims that were allocated before the node's devices changed, and are not prepared yet.
 
-The scheduler counts against the devices that it sees. It cannot count claims of former ones, so each gets its CPUs
-picked out beforehand: other devices offer less by that, other claims do not get them, and the claim does when it is
-prepared. Claims of devices that are published now get theirs as well: else those of the others might be picked where
-there is no other choice for these. Where an earmark lies decides which device offers less, so it stays where it is as
-long as its claim waits.
+The scheduler counts against the devices that it sees. It cannot count claims of former devices, so each of them gets
+its CPUs earmarked beforehand: other devices offer less, other claims do not get these CPUs, and the claim does when it
+is prepared. Claims of devices that are published now get earmarks as well, since the earmarks of the others might
+otherwise take the only CPUs that these can have. The place of an earmark decides which device offers less, so it does
+not move as long as its claim waits.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -32,10 +32,10 @@ class _Want:
 
 
 class Earmarks:
-    """What is kept for whom."""
+    """The CPUs that are kept, by claim and device."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[str, CpuSet]] = {}  # of prepared claims too: they may be unprepared and come again
+        self._places: dict[str, dict[str, CpuSet]] = {}  # of prepared claims, too: they may come again
         self._waiting: frozenset[str] = frozenset()
 
     @property
@@ -44,7 +44,7 @@ class Earmarks:
         return self._places
 
     def restore(self, places: Places, waiting: Collection[str]) -> None:
-        """What an earlier agent kept; `waiting`: for whom nobody else may have it before the next `update`."""
+        """Takes over an earlier agent's earmarks; those of `waiting` claims are in force before `update`."""
         self._places = {uid: dict(devices) for uid, devices in places.items()}
         self._waiting = frozenset(self._places).intersection(waiting)
 
@@ -91,7 +91,7 @@ class Earmarks:
 
 
 def _wants(topology: Topology, claim: OutstandingClaim) -> Collection[_Want]:
-    """One for each device of the claim: several shares of a device are one want."""
+    """One want for each device of the claim, which several shares of the device have together."""
     amounts: dict[str, int] = {}
     for device, cpus in claim.devices:
         amounts[device] = amounts.get(device, 0) + cpus
@@ -106,13 +106,13 @@ def _place(machine: Machine, want: _Want, former: Places, available: CpuSet, set
     if _stays(want, former, available):
         return former[want.uid][want.device]
     free = want.group & available
-    amount = min(want.amount, len(free))  # what has been reserved since cannot be kept
+    amount = min(want.amount, len(free))  # CPUs that have been reserved meanwhile cannot be kept
     if not amount:
         return EMPTY
     over = divided_over(want.device)
     try:
         return choose(machine, want.group, free, Ask(amount, settings.allocation), over)
-    except AllocationError:  # whole cores cannot be had any more
+    except AllocationError:  # whole cores are not available any more
         return choose(machine, want.group, free, Ask(amount, Allocation()), over)
 
 
@@ -122,7 +122,7 @@ def _stays(want: _Want, former: Places, available: CpuSet) -> bool:
 
 
 def _in_order(wants: Collection[_Want], former: Places, available: CpuSet) -> list[_Want]:
-    """Those without a choice first, then those that have their place, then the small groups before the large ones."""
+    """Wants without a choice first, then wants that keep their place, then small groups before large ones."""
 
     def order(want: _Want) -> tuple[bool, bool, int, str, str]:
         choice = len(want.group) > want.amount

@@ -1,4 +1,4 @@
-"""The records that a claim becomes on its way through the rooms."""
+"""The reference, the grants and the prepared devices of a claim."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from dracpu_api.cpuset import CpuSet
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """What the kubelet says of a claim."""
+    """A claim as the kubelet names it."""
 
     namespace: str
     name: str
@@ -29,13 +29,13 @@ class CpuGrant:
 
     @property
     def base_request(self) -> str:
-        """The request's own name, which pods use: the kubelet knows no sub-requests."""
+        """The request's own name, which pods use: the kubelet does not pass on sub-requests."""
         return self.request.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """One device of a prepared claim, as the kubelet is told of it."""
+    """One device of a prepared claim, as the kubelet receives it."""
 
     requests: tuple[str, ...]
     pool: str

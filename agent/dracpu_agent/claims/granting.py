@@ -1,4 +1,4 @@
-"""What a claim asks for -> the CPUs that it gets: devices/ knows the group behind a name, allocation/ picks in it."""
+"""A claim's request -> the CPUs that it gets: devices/ resolves the group behind a name, allocation/ picks in it."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,7 +20,7 @@ from dracpu_api.settings import Allocation
 
 @dataclass(frozen=True, slots=True)
 class Granting:
-    """The node as a claim finds it."""
+    """The node at the moment of a grant."""
 
     node_name: str
     topology: Topology
@@ -31,8 +31,8 @@ class Granting:
     earmarks: Earmarks
 
     def grants(self, request: ClaimRequest) -> tuple[CpuGrant, ...]:
-        """One for each part of the request, in its order; raises a ClaimError when one of them cannot be had."""
-        # those that leave no choice go first: an explicit cpuset, a device that is one CPU
+        """One grant for each part of the request, in its order; raises a ClaimError when a part cannot be granted."""
+        # parts that leave no choice go first: an explicit cpuset, a device that is one CPU
         chosen: dict[int, CpuGrant] = {}
         taken = EMPTY
         order = sorted(enumerate(request.asks), key=lambda item: _freedom(item[1]))
@@ -57,7 +57,7 @@ class Granting:
                 f"claim {request.ref}, request {ask.request}: device {ask.device} was given without a number of CPUs; "
                 "the cluster needs the feature gate DRAConsumableCapacity"
             )
-        if ask.amount is None:  # a whole device leaves no choice, nor has fullCores a say in it
+        if ask.amount is None:  # a whole device leaves no choice, and fullCores has no effect on it
             wanted = Ask(len(group), Allocation(), explicit=ask.parameters.cpuset or group)
         else:
             wanted = Ask(ask.amount, ask.parameters.applied_to(self.allocation), explicit=ask.parameters.cpuset)
@@ -68,7 +68,7 @@ class Granting:
         return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
 
     def _pick(self, group: CpuSet, choices: Sequence[CpuSet], wanted: Ask, over: Over) -> CpuSet:
-        """Out of the first choice that has enough. A claim's own parameters may want others than were kept for it."""
+        """Picks out of the first choice that has enough; a claim's parameters may need other CPUs than its earmark."""
         *better, free = choices
         for cpus in better:
             if not cpus.isdisjoint(group):

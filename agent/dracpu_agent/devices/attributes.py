@@ -1,4 +1,4 @@
-"""Attributes that devices of every mode have in the same way."""
+"""Attributes that devices of every mode share."""
 
 from typing import Final
 
@@ -8,13 +8,14 @@ from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Settings
 
-_VALUES: Final = 48  # API server: values of all attributes of a device, each item of a list counted
+_VALUES: Final = 48  # API server: values of all attributes of a device together; each item of a list counts
 
 
 def pcie_roots(topology: Topology, settings: Settings, cpus: CpuSet, others: int) -> dict[str, AttributeValue]:
-    """The PCIe roots that any of the CPUs is close to, beside `others` values; nothing unless the settings ask for it.
+    """The PCIe roots that any of the CPUs is close to; none unless the settings ask for them. The device has `others`
+    further attribute values, which count against the API server's limit.
 
-    A list always, for a CPU has several roots; a device of another driver that stands at one of them matches.
+    The value is always a list, since a CPU has several roots; it matches a device of another driver at one of them.
     """
     if not settings.expose_pcie_roots:
         return {}

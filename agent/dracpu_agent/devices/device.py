@@ -12,12 +12,12 @@ AttributeValue = bool | int | str | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How the scheduler rounds the amounts that claims ask for."""
+    """How the scheduler rounds the amounts that claims request."""
 
     default: int
     minimum: int | None = None  # with step: a validRange
     step: int | None = None
-    valid_values: tuple[int, ...] = ()  # instead of a range: a device of one unit admits no step
+    valid_values: tuple[int, ...] = ()  # instead of a range: a device of one unit cannot have a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Taint:
     effect: Literal["NoSchedule", "NoExecute", "None"] = "NoSchedule"
 
 
-# A CPU that a claim holds is offline. On a device that is the claim's alone, or has no CPU left:
+# A CPU that a claim holds is offline, on a device that only this claim can have, or that has no CPU left.
 OFFLINE: Final = Taint(names.TAINT_OFFLINE)
-# On a group that others share: it is to be seen, and keeps nobody away from the CPUs that are online.
+# A CPU that a claim holds is offline, on a group that others share: visible, but claims are still accepted.
 PARTLY_OFFLINE: Final = Taint(names.TAINT_OFFLINE, effect="None")
 
 

@@ -26,8 +26,8 @@ def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
 
 
 def resolve(topology: Topology, device: str) -> CpuSet | None:
-    """The CPUs that a device's name stands for under any grouping, offline ones as far as they are known; None when no
-    group of this machine is called so."""
+    """The CPUs that a device's name stands for under any grouping, offline ones as far as they are known; None when the
+    machine has no such group."""
     split = grouping_of(device)
     return None if split is None else split.resolve(topology, device)
 
@@ -52,7 +52,7 @@ def _device(topology: Topology, offer: Offer, name: str, group: CpuSet) -> Devic
 
 
 def _offline_device(topology: Topology, offer: Offer, name: str) -> Device | None:
-    """A group whose shares have no CPU left that is online: closed, but there as long as somebody waits for it."""
+    """A group without a CPU that is online: closed to new claims, and published while a claim holds a share of it."""
     own = offer.held_through(name)
     if not own or not own.isdisjoint(topology.online):
         return None
@@ -66,7 +66,7 @@ def _offline_device(topology: Topology, offer: Offer, name: str) -> Device | Non
 
 
 def _policy(value: int, unit: int) -> RequestPolicy:
-    unit = min(unit, value)  # API server: so must every valid value; what is offered then is part of a share
+    unit = min(unit, value)  # API server: a valid value must not exceed the capacity
     # API server: min + step must not exceed the value, so that a device of one unit cannot have a range
     if value < 2 * unit:
         return RequestPolicy(default=unit, valid_values=(unit,))

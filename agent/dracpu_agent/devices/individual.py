@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"cpudev(\d{3,4})")
 def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
     """The devices to offer, core by core, so that a scheduler that takes them in this order hands out whole cores.
 
-    A CPU that is offline is not offered. When a claim holds it the device stays, closed to others.
+    A CPU that is offline is not offered. While a claim holds it the device stays, closed to other claims.
     """
     in_listed_order = sorted(topology.cpus, key=lambda cpu: (cpu.core, cpu.id))
     offered = [
@@ -33,13 +33,13 @@ def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
 
 
 def resolve(topology: Topology, device: str) -> CpuSet | None:
-    """The CPU that a device's name stands for, be it offline; None when no CPU of this machine is called so."""
+    """The CPU that a device's name stands for, even an offline one; None when this machine has no such CPU."""
     cpu = _cpu_of(device)
     return CpuSet([cpu]) if cpu is not None and cpu in topology.present else None
 
 
 def represents(device: str) -> bool:
-    """True when devices of this mode are called so."""
+    """True when devices of this mode have such names."""
     return _cpu_of(device) is not None
 
 

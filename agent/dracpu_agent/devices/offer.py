@@ -1,4 +1,4 @@
-"""What both modes need to know before they offer anything: the settings, and which CPUs are spoken for."""
+"""The input of both modes: the settings, and the CPUs that cannot be offered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class Offer:
         return union(self.held.values())
 
     def held_through(self, device: str) -> CpuSet:
-        """CPUs held through this device: the scheduler counts them by itself."""
+        """CPUs held through this device, which the scheduler counts by itself."""
         return self.held.get(device, EMPTY)
 
     def held_by_others(self, device: str) -> CpuSet:
-        """CPUs held through devices of another name: the scheduler cannot count those against this device."""
+        """CPUs held through other devices, which the scheduler cannot count against this device."""
         return self.all_held - self.held_through(device)

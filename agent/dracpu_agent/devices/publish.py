@@ -10,7 +10,7 @@ from dracpu_api.settings import Mode, Settings
 
 
 def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
-    """Every device to offer, in the order in which the scheduler shall see them."""
+    """Every device to offer, in the order in which the scheduler should consider them."""
     match offer.settings.mode:
         case Mode.GROUPED:
             return grouped.publish(topology, offer)
@@ -25,8 +25,8 @@ def resolve(topology: Topology, device: str) -> CpuSet | None:
 
 
 def represents(settings: Settings, device: str) -> bool:
-    """True when devices are called so under these settings: what is held through others is not in the slices. The name
-    alone tells, whatever is offline."""
+    """True when devices have such names under these settings. CPUs that are held through other devices are not in the
+    slices. The name alone decides, whatever is offline."""
     match settings.mode:
         case Mode.GROUPED:
             return grouping(settings.group_by).represents(device)

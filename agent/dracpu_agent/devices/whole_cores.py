@@ -1,10 +1,10 @@
-"""What a group offers with fullCores: in which unit, and how many CPUs, so that every amount can be given.
+"""What a group offers with fullCores: in which unit, and how many CPUs, so that every amount can be granted.
 
-The scheduler knows a sum only: whatever multiple of the unit it subtracts, whole cores have to make that amount, and
-the next one. Where all cores have the same number of threads that is plain. Where they do not (hybrid CPUs, threads
-that are offline) a sum of whole cores may still be no amount of whole cores: two cores of three threads are six CPUs,
-but never four. So only kinds of cores count of which each divides the next: from 1, 2 and 4 any multiple of 4 up to
-their sum can be made, whichever of them went before. The others are given too where they fit.
+The scheduler sees only a sum: every multiple of the unit that it subtracts must be available in whole cores, again and
+again. That is simple where all cores have the same number of threads. Where they do not (hybrid CPUs, threads that are
+offline), an amount may be below the sum and still not be available: two cores of three threads are six CPUs, but never
+four. So only kinds of cores count of which each divides the next: from 1, 2 and 4 any multiple of 4 up to their sum can
+be granted, whichever of them were granted before. Cores of other kinds are granted too where they fit.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ Kinds = tuple[int, ...]  # numbers of threads, ascending, each divides the next;
 
 
 def kinds_of(topology: Topology, allocatable: CpuSet) -> Kinds:
-    """The kinds of cores that the group is offered in: of all that combine, those that offer most.
+    """The kinds of cores that the group is offered in: of all combinations the one that offers most.
 
     Depends on the machine and the settings only: claims that come and go do not change it.
     """
@@ -39,7 +39,7 @@ def offered_in_whole_cores(topology: Topology, offered: CpuSet, own: CpuSet, kin
 
 
 def _combining(sizes: Iterable[int]) -> list[Kinds]:
-    """Of ascending sizes all that divide each other in turn."""
+    """All chains of these ascending sizes in which each divides the next."""
     found: list[Kinds] = []
     for size in sizes:
         found += [(size,), *((*kinds, size) for kinds in found if size % kinds[-1] == 0)]

@@ -1,4 +1,4 @@
-"""Containers as the runtime shows them, and what the runtime is told of their CPUs."""
+"""Containers as the runtime describes them, and the CPUs that it is sent for them."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from dracpu_api.cpuset import EMPTY, CpuSet
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What the runtime says of itself, and what follows from that."""
+    """The runtime's name and versions, and what it is able to do."""
 
     name: str = ""
     version: str = ""
-    nri: str = ""  # "" before NRI 0.12, which does not tell
-    passes_cdi_devices: bool = False  # containers carry what the kubelet asked for, which a pod cannot forge
+    nri: str = ""  # "" before NRI 0.12, which does not report it
+    passes_cdi_devices: bool = False  # containers carry the kubelet's CDI devices, which a pod cannot forge
     unsolicited_updates: bool = False  # UpdateContainers cannot deadlock this runtime (NRI >= 0.12.1)
 
 
@@ -27,7 +27,7 @@ class Container:
     pod_uid: str
     cdi_devices: tuple[str, ...] = ()  # fully qualified: vendor/class=name
     env: tuple[str, ...] = ()  # "NAME=value"; only names with our prefix are kept
-    cpus: CpuSet = EMPTY  # what its cgroup allows as far as the runtime knows; empty: not limited
+    cpus: CpuSet = EMPTY  # what its cgroup allows, by the runtime's record; empty: not limited
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.pod_name}/{self.name}"
@@ -35,7 +35,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class ContainerUpdate:
-    """CPUs that a container shall run on from now on; never empty."""
+    """The CPUs that a container may use from now on; never empty."""
 
     container_id: str
     cpus: CpuSet
@@ -43,7 +43,7 @@ class ContainerUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The answer to a container's creation: its own CPUs, and what changes for others."""
+    """The answer to a container's creation: its own CPUs, and the updates of others."""
 
     cpus: CpuSet
     updates: tuple[ContainerUpdate, ...] = ()

@@ -1,4 +1,4 @@
-"""Which claims a container belongs to: proven, or refused.
+"""Finds the claims that a container belongs to, or refuses a container that cannot prove its claim.
 
 The CDI devices that the runtime passes on come from the kubelet and cannot be forged by a pod. A runtime that does not
 pass them leaves the environment, which a pod can write: there a name counts only together with the exact cpuset, the
@@ -14,11 +14,11 @@ from dracpu_agent.placement.container import Container
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 
-_RESERVED: Final = f"names that start with {names.CDI_ENV_PREFIX} are not for pods to set"
+_RESERVED: Final = f"pods must not set variables that start with {names.CDI_ENV_PREFIX}"
 
 
 class Claim(Protocol):
-    """What this room needs to know of a held claim."""
+    """The part of a held claim that this room uses."""
 
     @property
     def namespace(self) -> str:
@@ -42,7 +42,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a container that is handed one use of a claim looks like."""
+    """What a container carries when the kubelet has given it one use of a claim."""
 
     use: Use
     env: str
@@ -65,11 +65,11 @@ class Evidences:
 
 
 class UnprovenError(PlacementError):
-    """A container says that it holds a claim and cannot show it."""
+    """A container carries the name of a claim that it cannot prove to hold."""
 
 
 class UnknownConsumerError(UnprovenError):
-    """Everything fits but the pod: it may have joined the claim after it was prepared, so the claim is worth a read."""
+    """Only the pod does not fit: it may have joined the claim after Prepare, so the claim should be read again."""
 
     def __init__(self, claim_uid: str, message: str) -> None:
         super().__init__(message)
@@ -78,12 +78,12 @@ class UnknownConsumerError(UnprovenError):
 
 def uses_of(container: Container, evidences: Evidences, *, cdi_is_passed: bool) -> frozenset[Use]:
     """The claims that the container belongs to, none for a container without claims."""
-    shown = [_shown_by_cdi(device, evidences) for device in _our_cdi_devices(container)]
-    said = [entry.partition("=")[::2] for entry in container.env if entry.startswith(names.CDI_ENV_PREFIX)]
-    if shown or cdi_is_passed:
-        _refuse_what_is_only_said(container, said, shown)
-        return frozenset(evidence.use for evidence in shown)
-    return frozenset(_proven_by_env(container, name, value, evidences) for name, value in said)
+    proven = [_proven_by_cdi(device, evidences) for device in _our_cdi_devices(container)]
+    variables = [entry.partition("=")[::2] for entry in container.env if entry.startswith(names.CDI_ENV_PREFIX)]
+    if proven or cdi_is_passed:
+        _check_variables(container, variables, proven)
+        return frozenset(evidence.use for evidence in proven)
+    return frozenset(_proven_by_env(container, name, value, evidences) for name, value in variables)
 
 
 def _our_cdi_devices(container: Container) -> Iterator[str]:
@@ -91,16 +91,17 @@ def _our_cdi_devices(container: Container) -> Iterator[str]:
     return (device.removeprefix(prefix) for device in container.cdi_devices if device.startswith(prefix))
 
 
-def _shown_by_cdi(device: str, evidences: Evidences) -> Evidence:
+def _proven_by_cdi(device: str, evidences: Evidences) -> Evidence:
     evidence = evidences.by_device.get(device)
     if evidence is None:
         raise UnprovenError(f"{names.CDI_KIND}={device} is not prepared on this node: its CPUs are not known")
     return evidence
 
 
-def _refuse_what_is_only_said(container: Container, said: Iterable[tuple[str, str]], shown: Iterable[Evidence]) -> None:
-    expected = {evidence.env: str(evidence.cpus) for evidence in shown}
-    for name, value in said:
+def _check_variables(container: Container, variables: Iterable[tuple[str, str]], proven: Iterable[Evidence]) -> None:
+    """Refuses variables that the container's CDI devices did not set."""
+    expected = {evidence.env: str(evidence.cpus) for evidence in proven}
+    for name, value in variables:
         if name not in expected:
             raise UnprovenError(
                 f"container {container.name} sets {name}, but the kubelet gave it no such claim: {_RESERVED}"
@@ -115,7 +116,7 @@ def _proven_by_env(container: Container, name: str, value: str, evidences: Evide
     evidence = evidences.by_env.get(name)
     if evidence is None or evidence.namespace != container.namespace or value != str(evidence.cpus):
         raise UnprovenError(
-            f'container {container.name} sets {name}="{value}", which is no claim prepared for its namespace: '
+            f'container {container.name} sets {name}="{value}", which is not a claim prepared for its namespace: '
             f"{_RESERVED}"
         )
     if container.pod_uid not in evidence.consumers:

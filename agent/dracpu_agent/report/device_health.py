@@ -1,7 +1,7 @@
-"""How the devices are, for the kubelet, which shows it in the status of pods.
+"""The health of the devices, which the kubelet shows in the status of pods.
 
-The kubelet knows devices, not shares of them: a group is unhealthy as soon as any claim misses a CPU of it. The message
-names CPUs and no claims, for pods of every namespace show it.
+The kubelet distinguishes devices, not shares of them: a group is unhealthy as soon as any claim misses a CPU of it. The
+message names CPUs and no claims, because pods of every namespace show it.
 """
 
 from dracpu_agent.kubelet.health import DeviceHealth
@@ -10,7 +10,7 @@ from dracpu_api.cpuset import EMPTY, CpuSet, union_by_name
 
 
 def health_of(node: NodeState) -> list[DeviceHealth]:
-    """Every device that is published, and every one that a claim holds, be it published or not."""
+    """Every device that is published or that a claim holds."""
     held = union_by_name((grant.device, grant.cpus) for claim in node.claims.values() for grant in claim.grants)
     published = {device.name: EMPTY for device in node.devices()}
     return [
@@ -22,4 +22,4 @@ def health_of(node: NodeState) -> list[DeviceHealth]:
 
 def _message(offline: CpuSet) -> str:
     which = f"CPUs {offline}, which claims hold, are" if len(offline) > 1 else f"CPU {offline}, which a claim holds, is"
-    return f"{which} offline: containers run on what is left of their claim, or on shared CPUs where nothing is"
+    return f"{which} offline: containers run on the other CPUs of their claim, or on shared CPUs where it has no others"

@@ -1,4 +1,4 @@
-"""The node's state as a document for people and scripts (`dracpu-agent state`), and in numbers for metrics."""
+"""The node's state as the document that `dracpu-agent state` prints, and as numbers for metrics."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ def document_of(node: NodeState, conditions: Iterable[Condition]) -> dict[str, A
 
 
 def document_of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What an agent that does not run held last; of containers and shared CPUs nobody knows then."""
+    """The state from the checkpoint of an agent that does not run; it has no containers and no shared CPUs."""
     named = checkpoint.spec.settings.reserved_cpus if checkpoint.spec else EMPTY
     return {
         "node": checkpoint.node,

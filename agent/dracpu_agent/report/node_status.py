@@ -26,7 +26,7 @@ def phase_of(node: NodeState, conditions: Iterable[Condition]) -> str:
 def status_of(
     node: NodeState, conditions: Iterable[Condition], version: str, applied_revision: str = ""
 ) -> dict[str, Any]:
-    """The whole status; the writer decides whether it is worth a request."""
+    """The whole status; the writer decides when to send it."""
     conditions = tuple(conditions)
     status: dict[str, Any] = {
         "phase": phase_of(node, conditions),
@@ -46,7 +46,7 @@ def status_of(
 
 
 def topology_of(topology: Topology) -> dict[str, Any]:
-    """The machine: counts, and a layout from which it can be drawn."""
+    """The machine: counts, and a compact layout of its CPUs."""
     return {
         "arch": topology.arch,
         "smt": topology.smt,

@@ -1,4 +1,4 @@
-"""The audit's rounds: asks the API server for every held claim, and releases what claims/audit.py lets go."""
+"""Runs the audit: reads every held claim from the API server, and releases those that claims/audit.py condemns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ log = structlog.get_logger("audit")
 
 
 class Auditor:
-    """Finds claims that nobody will ever unprepare."""
+    """Finds claims that the kubelet has forgotten and will never unprepare."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Auditor:
             try:
                 await self.round()
             except ClaimError as error:
-                log.warning("audit put off", error=str(error))
+                log.warning("audit postponed", error=str(error))
 
     async def round(self) -> None:
         """One look at every claim; needs the API server and the runtime's containers."""
@@ -57,7 +57,7 @@ class Auditor:
         for uid in self._audit.judge(findings, self._node.containers.used_claims()):
             try:
                 finding = await self._release_if_gone(claims[uid].ref)
-            except ClaimError as error:  # the others are not to wait for this one
+            except ClaimError as error:  # the others must not wait for this claim
                 log.warning("claim not released", claim=str(claims[uid].ref), error=str(error))
                 continue
             if finding is not Finding.IN_ORDER:

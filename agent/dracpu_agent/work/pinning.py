@@ -1,8 +1,8 @@
-"""Between NodeState and the runtime: answers the runtime's hooks, and pushes what nobody asked for.
+"""Connects the node's containers with the runtime: answers its hooks, and pushes updates that it did not ask for.
 
-A growing pool reaches containers through unsolicited updates, one container a call, one call at a time. What to say
-is read from NodeState only when it is said, so a grant cancels whatever was not sent yet; a call under way is waited
-for, because the runtime may apply it after the reply of a later hook.
+Containers without claims get CPUs that became free through pushes, one container a call, one call at a time. The
+content of a push is computed when it is sent, so a grant cancels every push that is not sent yet; Prepare waits for a
+push under way, because the runtime may apply it after the reply of a later hook.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ log = structlog.get_logger("pinning")
 
 
 class Pusher(Protocol):
-    """Tells the runtime something that it did not ask for."""
+    """Sends the runtime updates that it did not ask for."""
 
     async def push(self, update: ContainerUpdate) -> None:
         """Returns when the runtime has applied it; raises DriverError."""
 
 
 class Pinning:
-    """The runtime's view of this agent."""
+    """Handles the calls of the runtime, and pushes."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class Pinning:
         self._wake = asyncio.Event()
         self._to_prove: list[UnprovenContainer] = []
         self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
-        self._refused: dict[tuple[str, str], None] = {}  # (claim, pod) read before and found wanting, oldest first
+        self._refused: dict[tuple[str, str], None] = {}  # (claim, pod) that do not fit by the API server; oldest first
 
     # ---- hooks
 
     def connected(self, runtime: RuntimeInfo) -> None:
-        """The runtime introduced itself."""
+        """The runtime has reported its name and version."""
         self._node.containers.connected(runtime)
 
     def synchronize(self, containers: Sequence[Container]) -> Sequence[ContainerUpdate]:
-        """Compares the runtime's containers with the ledger and repairs what differs."""
+        """Compares the runtime's containers with the ledger; returns the updates that repair the differences."""
         updates, unproven = self._node.containers.synchronize(containers)
         for found in unproven:
             log.error("container without its claim", container=str(found.container), reason=found.reason)
@@ -65,12 +65,12 @@ class Pinning:
         return updates
 
     def synchronized(self) -> None:
-        """The repairs are on their way: from now on updates can be pushed."""
+        """The runtime has the repairs: from now on updates can be pushed."""
         self._node.containers.allow_pushes()
         self.wake()
 
     async def create(self, container: Container) -> Placement:
-        """Where a new container runs; raises PlacementError when it says that it holds what it cannot show."""
+        """The CPUs of a new container; raises PlacementError when it carries a claim that it cannot prove to hold."""
         try:
             placement = self._node.containers.create(container)
         except UnknownConsumerError as error:
@@ -80,16 +80,16 @@ class Pinning:
         return placement
 
     def created(self, container_id: str) -> None:
-        """The runtime has the container now, so that updates reach it."""
+        """The runtime has stored the container, so that updates reach it."""
         self._node.containers.created(container_id)
         self.wake()
 
     def start(self, container: Container) -> None:
-        """Raises PlacementError when nobody placed the container, or its CPUs are another's by now."""
+        """Raises PlacementError when the container was not placed, or its CPUs were given to a claim since."""
         self._node.containers.check_start(container)
 
     def update(self, container: Container) -> ContainerUpdate | None:
-        """The kubelet changes a container's resources: its CPUs stay what they are."""
+        """The kubelet changes a container's resources: repeats its CPUs, which must not change."""
         cpus = self._node.containers.cpus_for_update(container.id)
         return ContainerUpdate(container.id, cpus) if cpus else None
 
@@ -100,18 +100,18 @@ class Pinning:
         return updates
 
     def removed(self, container_id: str) -> None:
-        """A container is gone; the runtime may not have told of its end."""
+        """A container is gone; the runtime may not have reported its end."""
         self._node.containers.ended(container_id)  # no updates: this hook's reply cannot carry them
         self.wake()
 
     def disconnected(self, reason: str) -> None:
-        """The runtime is away: containers may come and go unseen."""
+        """The runtime is not connected: containers may come and go unseen."""
         self._node.containers.disconnected()
 
     # ---- pushes
 
     def wake(self) -> None:
-        """Something moved."""
+        """Something has changed that may need a push."""
         self._wake.set()
 
     async def wait_for_push(self, claim: HeldClaim) -> None:
@@ -123,13 +123,13 @@ class Pinning:
                 await asyncio.wait((self._under_way[1],))
         except TimeoutError as error:
             raise NotReadyError(
-                f"the container runtime has not answered an update for {PUSH_SECONDS:g} s: the kubelet tries again"
+                f"the container runtime has not answered an update for {PUSH_SECONDS:g} s: the kubelet retries"
             ) from error
 
     async def run(self, pusher: Pusher) -> None:
         """Pushes until cancelled."""
         loop = asyncio.get_running_loop()
-        failed: dict[str, float] = {}  # container -> when it is tried again
+        failed: dict[str, float] = {}  # container -> when its update is sent again
         while True:
             self._wake.clear()
             await self._prove_again()
@@ -142,7 +142,7 @@ class Pinning:
                     await self._wake.wait()
 
     async def _prove_again(self) -> None:
-        """Pods that joined a claim while nobody watched: only the claim itself can tell."""
+        """Reads the claims of containers whose pods may have joined them while no agent ran."""
         while self._to_prove and self._node.containers.connection is Connection.PUSHABLE:
             found = self._to_prove.pop()
             assert found.claim_to_read is not None

@@ -1,4 +1,4 @@
-"""What an agent makes of what it finds at start: the checkpoint, and where that is damaged the CDI files."""
+"""Restores the state of the former agent: from the checkpoint and, where that is damaged, from the CDI files."""
 
 from collections.abc import Iterable
 
@@ -14,10 +14,10 @@ log = structlog.get_logger("recovery")
 
 
 def recover(node: NodeState, loaded: Loaded, cdi: CdiDirectory) -> str:
-    """Fills the node's ledger; answers what was wrong with the checkpoint, empty when nothing was.
+    """Fills the node's ledger; returns what is wrong with the checkpoint, empty when it is sound.
 
-    Every claim that the kubelet was told of has a CDI file that holds its record, and these are never older than the
-    previous copy of a damaged checkpoint: there they come first, and the copy adds what they lack (all of it after a
+    Every claim that was prepared has a CDI file with its record, and these files are never older than the previous copy
+    of a damaged checkpoint. So the files come first, and the copy adds the claims that they lack (all of them after a
     reboot, which clears the files).
     """
     damage, checkpoint = loaded.damage, loaded.checkpoint
@@ -29,7 +29,7 @@ def recover(node: NodeState, loaded: Loaded, cdi: CdiDirectory) -> str:
         _adopt(node, checkpoint.claims, "the checkpoint")
         try:
             node.resume(checkpoint)
-        except SettingsRefusedError as error:  # the machine has changed; the API server's settings are to come
+        except SettingsRefusedError as error:  # the machine has changed; settings from the API server follow
             log.warning("settings of the checkpoint refused", error=str(error))
     _delete_leftovers(node, cdi)
     if damage:
@@ -49,10 +49,10 @@ def _adopt(node: NodeState, claims: Iterable[HeldClaim], source: str) -> None:
 
 
 def _delete_leftovers(node: NodeState, cdi: CdiDirectory) -> None:
-    """Files of claims that were given up half-way."""
+    """Deletes the files of claims whose Prepare or Unprepare was interrupted."""
     try:
         cdi.delete_unfinished()
         for uid in cdi.uids() - set(node.claims):
             cdi.delete(uid)
-    except CdiFileError as error:  # nothing can use the files: their claims are in no ledger
-        log.warning("CDI files left behind", error=str(error))
+    except CdiFileError as error:  # no container can use the files: the ledger has no such claims
+        log.warning("CDI files of unknown claims not deleted", error=str(error))

@@ -1,8 +1,8 @@
-"""Prepare and Unprepare as transactions: what the kubelet asks for happens as a whole or not at all.
+"""Prepare and Unprepare as transactions: each is carried out as a whole or not at all.
 
 Prepare: validate, grant, checkpoint on disk, CDI file, reply. Unprepare: CDI file, release, checkpoint. A failure at
-any step takes back what that call did; a crash at any step leaves what a repeated call completes. The caller
-never abandons one half-way.
+any step takes back what that call did; a crash at any step leaves a state that a repeated call completes. The caller
+never cancels a transaction half-way.
 """
 
 import asyncio
@@ -31,20 +31,20 @@ log = structlog.get_logger("claims")
 
 
 class ClaimReader(Protocol):
-    """Where claims are read."""
+    """Reads claims."""
 
     async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
-        """The claim object; raises ClaimMissingError, or NotReadyError when nobody answers in time."""
+        """The claim object; raises ClaimMissingError, or NotReadyError when there is no answer in time."""
 
     async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
         """The claim object; None when there is none of that name. Raises NotReadyError."""
 
     async def roots_beside(self, claim: dict[str, Any]) -> Mapping[str, frozenset[str]]:
-        """Request -> the PCIe roots that it was matched on with devices of other drivers, as far as they are known."""
+        """Request -> the PCIe roots of the other drivers' devices that it must match, as far as they can be read."""
 
 
 class Observer(Protocol):
-    """Who is told how transactions ended."""
+    """Receives the outcome of each transaction."""
 
     def prepared(self, claim: HeldClaim, seconds: float) -> None:
         """A claim is ready."""
@@ -80,10 +80,10 @@ class ClaimTransactions:
         self._cdi = cdi
         self._wait_for_push = wait_for_push  # for an update under way that still names the claim's CPUs
         self._observer = observer
-        self._busy: dict[str, _Turn] = {}  # claim UID -> whose turn it is
+        self._busy: dict[str, _Turn] = {}  # claim UID -> the lock of its transactions
 
     async def prepare(self, ref: ClaimRef) -> Sequence[PreparedDevice]:
-        """The claim's devices; the same CPUs for the same allocation until it is unprepared."""
+        """The claim's devices, with unchanged CPUs for an unchanged allocation until it is unprepared."""
         started = time.monotonic()
         try:
             async with self._turn(ref.uid):
@@ -95,7 +95,7 @@ class ClaimTransactions:
         return tuple(_prepared_devices(claim))
 
     async def unprepare(self, ref: ClaimRef) -> None:
-        """Gives the claim's CPUs back; an unknown claim has none to give."""
+        """Gives the claim's CPUs back; succeeds for a claim that is not held."""
         try:
             async with self._turn(ref.uid):
                 await self._unprepare(ref)
@@ -105,7 +105,7 @@ class ClaimTransactions:
         self._observer.unprepared(ref, "")
 
     async def release_if_gone(self, ref: ClaimRef) -> Finding:
-        """Ends a claim for the audit, unless one more look finds it in order."""
+        """Ends a claim for the audit, unless one more read finds it in order."""
         async with self._turn(ref.uid):
             finding = look(ref.uid, await self._claims.read_if_there(ref, READ_SECONDS), self._node.node_name)
             idle = self._node.containers.synchronized and not self._node.containers.uses(ref.uid)
@@ -115,7 +115,7 @@ class ClaimTransactions:
             return finding
 
     async def learn_consumers(self, uid: str) -> None:
-        """Reads a prepared claim once more: the kubelet does not repeat Prepare for a second pod."""
+        """Reads the pods of a prepared claim again: the kubelet does not repeat Prepare for a second pod."""
         claim = self._node.claims.get(uid)
         if claim is None:
             return
@@ -129,7 +129,7 @@ class ClaimTransactions:
         granted = await self._grant(ref)
         try:
             await self._wait_for_push(granted.claim)
-            await self._state_file.save()  # what was on disk already is not written again
+            await self._state_file.save()  # writes nothing when the disk has this state already
             await asyncio.to_thread(self._cdi.write, granted.claim)
         except BaseException:
             await self._undo(granted)
@@ -147,7 +147,11 @@ class ClaimTransactions:
             granted = self._node.grant_held(ref.uid)
             if granted is None:
                 raise
-            log.warning("API server away, claim answered from the ledger", claim=str(ref), error=str(error))
+            log.warning(
+                "the API server does not answer, the claim is answered from the ledger",
+                claim=str(ref),
+                error=str(error),
+            )
             return granted
         request = read_request(ref, read, self._node.node_name)
         if not known and self._node.topology.pcie_roots:
@@ -172,7 +176,7 @@ class ClaimTransactions:
         if ref.uid in self._node.claims:
             idle = self._node.release(ref.uid)
             log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
-        await self._state_file.save()  # a repeated call waits for the write that the call before it may not have seen
+        await self._state_file.save()  # also for a repeated call, which may have come before the write of the first one
 
     @contextlib.asynccontextmanager
     async def _turn(self, uid: str) -> AsyncIterator[None]:
@@ -194,17 +198,17 @@ class ClaimTransactions:
         self._state_file.save_soon()
         try:
             await asyncio.to_thread(self._cdi.delete, granted.claim.ref.uid)
-        except ClaimError as error:  # the reason of the undoing is what the kubelet has to hear
-            log.warning("CDI file left behind; nothing can use it", uid=granted.claim.ref.uid, error=str(error))
+        except ClaimError as error:  # the kubelet gets the error that caused the undoing
+            log.warning("CDI file not deleted; no container can use it", uid=granted.claim.ref.uid, error=str(error))
 
 
 def _prepared_devices(claim: HeldClaim) -> Sequence[PreparedDevice]:
-    """One entry a grant; the CDI id stands on each use's first device only, for the kubelet hands out all of them."""
+    """One entry a grant. Only a use's first device has the CDI id, as the kubelet passes on the ids of all devices."""
     cdi_ids = dict(zip((request for request, _ in claim.uses()), claim.cdi_devices(), strict=True))
     devices = []
     for grant in claim.grants:
         use = grant.base_request if len(claim.requests) > 1 else None
-        handed_out = cdi_ids.pop(use, None)
-        ids = (qualified(handed_out[0]),) if handed_out else ()
+        cdi_id = cdi_ids.pop(use, None)
+        ids = (qualified(cdi_id[0]),) if cdi_id else ()
         devices.append(PreparedDevice((grant.base_request,), grant.pool, grant.device, grant.share_id, ids))
     return devices
