@@ -165,9 +165,9 @@ def offered(state: NodeState) -> dict[str, int | None]:
 
 def running(state: NodeState, *containers: Container) -> None:
     """Containers that the runtime has created and stored."""
-    for one in containers:
-        state.containers.create(one)
-        state.containers.created(one.id)
+    for made in containers:
+        state.containers.create(made)
+        state.containers.created(made.id)
 
 
 def well(**differing: Any) -> Standing:

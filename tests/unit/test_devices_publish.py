@@ -38,7 +38,7 @@ def test_a_group_offers_its_cpus_less_the_reserved_ones(group_by, expected):
     assert values(publish(machine(), offer(group_by=group_by))) == expected
 
 
-def test_grouped_attributes_are_those_that_other_drivers_and_dashboards_know():
+def test_grouped_devices_have_the_documented_attributes():
     attributes = {device.name: dict(device.attributes) for device in publish(machine(), offer())}
     assert attributes["cpudevnuma001"] == {
         "resource.kubernetes.io/numaNode": 1,
@@ -69,7 +69,7 @@ def test_individual_devices_are_listed_core_by_core_and_named_by_cpu():
     assert all(device.capacity is None for device in devices)
 
 
-def test_a_group_keeps_counting_its_own_shares_and_lacks_what_is_held_through_other_devices():
+def test_a_group_counts_its_own_shares_and_lacks_cpus_held_through_other_devices():
     own = publish(machine(), offer(held={"cpudevnuma001": "4-5"}))
     assert values(own)["cpudevnuma001"] == 4
     foreign = publish(machine(), offer(held={"cpudev004": "4", "cpudevmachine": "5"}))
@@ -102,13 +102,13 @@ def test_full_cores_are_offered_in_steps_of_a_core_and_broken_cores_not_at_all()
     assert capacity(both).policy == RequestPolicy(default=2, minimum=2, step=2)
 
 
-def test_full_cores_do_not_promise_the_other_thread_of_a_core_that_a_former_share_holds():
+def test_full_cores_do_not_offer_the_other_thread_of_a_core_that_a_former_share_holds():
     devices = publish(machine(), offer(full_cores=True, held={"cpudevnuma001": "4"}))
     # the scheduler counts one CPU as consumed, which leaves the two of the other core
     assert values(devices)["cpudevnuma001"] == 3
 
 
-def test_taints_stand_on_every_device():
+def test_every_device_has_the_taints():
     taint = Taint("dra.cpu/not-ready")
     for mode in Mode:
         assert {device.taints for device in publish(machine(), offer(mode=mode, taints=(taint,)))} == {(taint,)}
@@ -118,12 +118,12 @@ def test_taints_stand_on_every_device():
     ("device", "cpus"),
     [("cpudev003", "3"), ("cpudevnuma001", "4-7"), ("cpudevsocket000", "0-3"), ("cpudevmachine", "0-7")],
 )
-def test_a_device_of_any_representation_stands_for_its_cpus(device, cpus):
+def test_a_device_of_any_representation_resolves_to_its_cpus(device, cpus):
     assert resolve(machine(), device) == CpuSet.parse(cpus)
 
 
 @pytest.mark.parametrize("device", ["cpudev008", "cpudev3", "cpudev0003", "cpudevnuma002", "cpudevnuma1", "", "x"])
-def test_a_name_that_this_machine_does_not_publish_stands_for_nothing(device):
+def test_a_name_that_this_machine_does_not_publish_resolves_to_nothing(device):
     assert resolve(machine(), device) is None
 
 

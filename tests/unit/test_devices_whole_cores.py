@@ -49,7 +49,7 @@ def test_a_hybrid_machine_is_offered_in_units_of_its_large_cores() -> None:
     assert unit_and_value(machine_of(2, 2, 1, 1, 1)) == (2, 6)
 
 
-def test_cores_that_cannot_be_combined_are_not_promised() -> None:
+def test_cores_that_cannot_be_combined_are_not_offered() -> None:
     # 16 CPUs in whole cores, but no eight of them: 4+3 is 7, 3+3+3 is 9.
     assert unit_and_value(machine_of(4, 3, 3, 3, 3)) == (3, 12)
     assert unit_and_value(machine_of(4, 4, 4, 3, 1)) == (4, 12)
@@ -68,7 +68,7 @@ def test_a_group_that_is_reserved_as_a_whole_is_not_offered() -> None:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_whatever_the_scheduler_subtracts_can_be_given(data: st.DataObject) -> None:
+def test_every_amount_that_the_scheduler_subtracts_can_be_granted(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())
     strategy = data.draw(st.sampled_from(Strategy))
     play(topology, data.draw(random_machines.available(topology)), strategy, data.draw(st.randoms()).randint)
@@ -78,7 +78,7 @@ def test_whatever_the_scheduler_subtracts_can_be_given(data: st.DataObject) -> N
 @settings(max_examples=200)
 @example(threads=[2, 2, 2, 1, 1, 1], random=None, strategy=Strategy.PACKED)
 @example(threads=[2, 2, 3, 6], random=None, strategy=Strategy.PACKED)
-def test_whatever_is_subtracted_on_cores_of_any_size_can_be_given(
+def test_every_amount_can_be_granted_on_cores_of_any_size(
     threads: list[int], random: Random | None, strategy: Strategy
 ) -> None:
     topology = machine_of(*threads)

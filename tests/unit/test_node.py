@@ -113,7 +113,7 @@ def test_the_same_claim_asked_again_keeps_its_cpus():
     assert again.claim.consumers == {"a", "b"}
 
 
-def test_another_allocation_of_a_claim_that_nobody_uses_is_resolved_anew():
+def test_another_allocation_of_a_claim_that_no_container_uses_is_resolved_anew():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     state.grant(request(1, share(NUMA0, 2)))
@@ -139,7 +139,7 @@ def test_another_allocation_that_does_not_fit_leaves_the_former_one():
     assert granted(state, 1) == before
 
 
-def test_more_than_is_free_is_refused_and_takes_nothing():
+def test_a_request_for_more_cpus_than_are_free_is_refused_and_takes_none():
     state = node()
     state.grant(request(1, share(NUMA1, 3)))
     with pytest.raises(ClaimError):
@@ -179,7 +179,7 @@ def test_full_cores_are_given_whole():
         state.grant(request(2, share(NUMA1, 1)))
 
 
-def test_undoing_a_reservation_frees_its_cpus_and_only_its_own():
+def test_undoing_a_grant_frees_its_cpus_and_no_others():
     state = node()
     kept = state.grant(request(1, share(NUMA1, 2)))
     undone = state.grant(request(2, share(NUMA1, 2)))
@@ -200,7 +200,7 @@ def test_a_claim_of_the_former_representation_still_prepares_while_its_cpus_are_
     assert "cpudev004" in [device.name for device in state.devices()]
 
 
-def test_reserved_cpus_grown_over_a_claim_leave_it_alone():
+def test_a_claim_keeps_cpus_that_become_reserved():
     state = node(reserved="0")
     state.grant(request(1, share(NUMA0, 1)))
     held = granted(state, 1)
@@ -212,7 +212,7 @@ def test_reserved_cpus_grown_over_a_claim_leave_it_alone():
 # ---- persistence
 
 
-def test_a_restarted_node_goes_on_where_it_was():
+def test_a_restarted_node_has_its_claims_and_settings():
     state = node(reserved="2", group_by=GroupBy.SOCKET)
     state.grant(request(1, share("cpudevsocket001", 2), pods=["a"]))
     again = revived(state.checkpoint())
@@ -230,7 +230,7 @@ def test_two_claims_cannot_be_booked_on_one_cpu():
         state.adopt(HeldClaim(ref(2), (grant,), frozenset(), ""))
 
 
-def test_listeners_hear_of_every_change_and_of_nothing_else():
+def test_listeners_are_called_after_every_change_and_not_otherwise():
     state = node()
     heard: list[int] = []
     state.on_change(lambda: heard.append(1))

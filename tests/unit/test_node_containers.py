@@ -59,7 +59,7 @@ def test_shared_containers_off_the_claims_cpus_are_not_touched_by_its_container(
     assert state.containers.create(container("pinned", cdi(1))).updates == ()
 
 
-def test_a_container_of_several_requests_runs_on_those_it_was_handed():
+def test_a_container_runs_on_the_cpus_of_the_requests_that_it_references():
     state = node()
     state.grant(request(1, share(NUMA1, 2, "a"), share(NUMA0, 2, "b", 1)))
     claim = state.claims[uid(1)]
@@ -109,7 +109,6 @@ def test_a_failed_push_is_repeated():
     assert state.containers.next_push(skip=frozenset(["shared"])) is None
 
 
-
 def test_nothing_is_pushed_before_the_runtime_has_the_answer_to_its_synchronization():
     state = node()
     state.containers.disconnected()
@@ -120,7 +119,8 @@ def test_nothing_is_pushed_before_the_runtime_has_the_answer_to_its_synchronizat
     state.containers.allow_pushes()
     assert state.containers.next_push() is not None
 
-def test_a_container_that_is_not_stored_yet_is_told_as_soon_as_it_is():
+
+def test_a_container_that_is_not_stored_yet_is_updated_once_it_is_stored():
     state = node()
     state.containers.create(container("young"))
     state.grant(request(1, share(NUMA1, 4)))
@@ -130,7 +130,7 @@ def test_a_container_that_is_not_stored_yet_is_told_as_soon_as_it_is():
     assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
 
 
-def test_a_container_does_not_start_on_cpus_given_away_while_it_was_created():
+def test_a_container_does_not_start_on_cpus_that_were_granted_during_its_creation():
     state = node()
     state.containers.create(container("young"))
     state.grant(request(1, share(NUMA1, 4)))
@@ -141,7 +141,7 @@ def test_a_container_does_not_start_on_cpus_given_away_while_it_was_created():
     state.containers.check_start(container("young"))
 
 
-def test_runtimes_without_safe_pushes_learn_of_growth_with_the_next_hook():
+def test_without_safe_pushes_containers_get_freed_cpus_with_the_next_hook():
     state = node(runtime=OLD_RUNTIME)
     state.grant(request(1, share(NUMA1, 2), pods=["p"]))
     running(state, container("shared"))
@@ -199,7 +199,7 @@ def test_a_claim_unprepared_while_the_runtime_is_away_lingers_until_containers_a
     assert uid(1) not in state.claims
 
 
-def test_a_restarted_container_keeps_its_cpus_whatever_order_the_runtime_tells_it_in():
+def test_a_restarted_container_keeps_its_cpus_in_any_order_of_stop_and_create():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     running(state, container("old", cdi(1)))
@@ -210,7 +210,7 @@ def test_a_restarted_container_keeps_its_cpus_whatever_order_the_runtime_tells_i
     assert state.containers.uses(uid(1))
 
 
-def test_synchronize_repairs_exactly_what_is_wrong():
+def test_synchronize_updates_only_the_containers_whose_cpus_are_wrong():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     held = state.claims[uid(1)].cpus
@@ -231,7 +231,7 @@ def test_synchronize_repairs_exactly_what_is_wrong():
     }
 
 
-def test_one_bad_container_does_not_stop_the_repair_of_others():
+def test_a_container_without_proof_does_not_prevent_the_repair_of_others():
     state = node()
     state.grant(request(1, share(NUMA1, 4)))
     updates, unproven = state.containers.synchronize(
@@ -243,12 +243,12 @@ def test_one_bad_container_does_not_stop_the_repair_of_others():
     )
 
 
-def test_a_container_that_nobody_placed_does_not_start():
+def test_a_container_that_was_not_placed_does_not_start():
     with pytest.raises(PlacementError, match="it has no CPUs yet"):
         node().containers.check_start(container("stranger"))
 
 
-def test_others_are_told_again_when_the_creation_that_was_to_move_them_has_failed():
+def test_containers_are_updated_again_when_the_creation_that_moved_them_has_failed():
     state = node(runtime=OLD_RUNTIME)
     running(state, container("shared"))
     state.grant(request(1, share(NUMA1, 4), pods=["p"]))
@@ -260,7 +260,7 @@ def test_others_are_told_again_when_the_creation_that_was_to_move_them_has_faile
     assert second.updates == ()
 
 
-def test_a_removal_whose_reply_carries_nothing_leaves_what_is_to_be_told_for_the_next_hook():
+def test_updates_due_after_a_removal_are_sent_with_the_next_hook():
     state = node(runtime=OLD_RUNTIME)
     running(state, container("shared"), container("old"))
     state.grant(request(1, share(NUMA1, 4), pods=["p"]))
@@ -279,7 +279,7 @@ def test_lingering_cpus_are_not_offered():
     assert offered(state) == {NUMA0: 2, NUMA1: 4}
 
 
-def test_a_creation_that_failed_unheard_does_not_make_its_claim_linger():
+def test_a_creation_that_failed_without_a_report_does_not_make_its_claim_linger():
     state = node()
     state.grant(request(1, share(NUMA1, 4)))
     state.containers.create(container("phantom", cdi(1)))
@@ -301,7 +301,7 @@ def test_a_container_proven_later_gets_its_claims_cpus():
 # ---- proof
 
 
-def test_a_claim_that_is_not_prepared_keeps_its_container_from_being_created():
+def test_a_container_of_a_claim_that_is_not_prepared_is_refused():
     with pytest.raises(PlacementError, match="not prepared on this node"):
         node().containers.create(container("c", cdi(1)))
 
@@ -309,7 +309,7 @@ def test_a_claim_that_is_not_prepared_keeps_its_container_from_being_created():
 @pytest.mark.parametrize(
     "entry", [f"DRA_CPUSET_{uid(1)}=4-7", "DRA_CPUSET_X=1", "DRA_CPUSET_=", f"DRA_CPUSET_{uid(1)}"]
 )
-def test_our_environment_without_proof_is_refused(entry):
+def test_our_variables_without_a_cdi_device_are_refused(entry):
     state = node()
     state.grant(request(1, share(NUMA1, 4)))
     with pytest.raises(PlacementError, match="pods must not set variables"):
@@ -326,7 +326,7 @@ def test_a_container_with_a_claim_cannot_claim_another_one_by_environment():
     assert state.containers.create(container("honest", cdi(1), env=[mine])).cpus == cpus(granted(state, 1))
 
 
-def test_names_that_only_look_like_ours_are_anybodys():
+def test_variables_with_similar_names_are_not_checked():
     assert node().containers.create(container("c", env=["DRA_CPUSETFOO=1", "MY_DRA_CPUSET_X=2"])).cpus
 
 

@@ -40,9 +40,9 @@ def running(state: NodeState, *claims: int) -> dict[str, str]:
     """Containers of these claims and one without any, and where the runtime keeps them."""
     made = [container("shared"), *(container(f"of-{number}", f"claim-{uid(number)}") for number in claims)]
     placed = {}
-    for one in made:
-        placed[one.id] = str(state.containers.create(one).cpus)
-        state.containers.created(one.id)
+    for new in made:
+        placed[new.id] = str(state.containers.create(new).cpus)
+        state.containers.created(new.id)
     return placed
 
 
@@ -81,7 +81,7 @@ def test_an_individual_cpu_that_is_offline_is_not_offered():
     assert set(taints(state)) == {f"cpudev{cpu:03d}" for cpu in (2, 3, 4, 6, 7)}
 
 
-def test_the_device_of_a_held_cpu_that_is_offline_stays_closed_and_as_it_was():
+def test_the_device_of_a_held_cpu_that_is_offline_stays_and_is_closed_to_others():
     state = node(mode=Mode.INDIVIDUAL)
     state.grant(request(1, whole(5)))
     before = {device.name: device for device in state.devices()}
@@ -105,7 +105,7 @@ def test_an_agent_that_starts_while_a_held_cpu_is_offline_still_publishes_its_de
     assert str(state.claims[uid(1)].cpus) == "5"
 
 
-def test_a_group_that_has_cpus_left_stays_open_when_one_of_a_claim_is_offline():
+def test_a_group_with_online_cpus_stays_open_when_a_cpu_of_a_claim_is_offline():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     unplug(state, "4")
@@ -116,7 +116,7 @@ def test_a_group_that_has_cpus_left_stays_open_when_one_of_a_claim_is_offline():
     assert taints(state)[NUMA1] == []
 
 
-def test_a_group_without_any_cpu_left_is_absent_unless_claims_wait_for_it():
+def test_a_group_without_online_cpus_is_absent_unless_claims_hold_shares_of_it():
     state = node()
     unplug(state, "4-7")
     assert values(state) == {NUMA0: 2}
@@ -131,7 +131,7 @@ def test_a_group_without_any_cpu_left_is_absent_unless_claims_wait_for_it():
     assert (values(state), taints(state)[NUMA1]) == ({NUMA0: 2, NUMA1: 4}, [])
 
 
-def test_only_whole_cores_count_when_only_these_are_given():
+def test_with_full_cores_a_core_with_an_offline_thread_is_not_offered():
     state = node(allocation=Allocation(full_cores=True))
     unplug(state, "7")
     assert values(state)[NUMA1] == 2
@@ -144,13 +144,13 @@ def test_a_claim_keeps_its_offline_cpus_through_prepare_and_restart():
     state = node()
     first = state.grant(request(1, share(NUMA1, 2))).claim
     unplug(state, "4-5")
-    for one in (state, restarted(state, "4-5")):
-        again = one.grant(request(1, share(NUMA1, 2)))
+    for found in (state, restarted(state, "4-5")):
+        again = found.grant(request(1, share(NUMA1, 2)))
         assert (again.fresh, again.claim) == (False, first)
         assert list(again.claim.cdi_devices()) == list(first.cdi_devices())
 
 
-def test_others_do_not_get_the_cpus_of_a_claim_that_waits_for_them():
+def test_other_claims_do_not_get_the_cpus_that_a_claim_misses():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     unplug(state, "4-5")
@@ -162,7 +162,7 @@ def test_others_do_not_get_the_cpus_of_a_claim_that_waits_for_them():
 
 
 @pytest.mark.parametrize("result", [whole(5), share(NUMA1, 1)])
-def test_a_claim_that_was_given_cpus_which_went_offline_hears_that(result):
+def test_a_claim_of_an_offline_device_is_refused_with_that_reason(result):
     state = node()
     unplug(state, "4-7")
     with pytest.raises(ClaimRefusedError, match="offline"):
@@ -181,7 +181,7 @@ def test_an_earmark_whose_cpus_go_offline_moves():
 # ---- containers
 
 
-def test_containers_are_told_of_the_rest_and_get_all_of_it_back():
+def test_containers_run_on_their_online_cpus_and_get_the_others_back():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     assert running(state, 1) == {"shared": "2-3,6-7", "of-1": "4-5"}
@@ -191,7 +191,7 @@ def test_containers_are_told_of_the_rest_and_get_all_of_it_back():
     assert pushed(state) == {"shared": "2-3,6-7", "of-1": "4-5"}
 
 
-def test_a_container_whose_cpus_are_all_offline_runs_on_shared_ones():
+def test_a_container_whose_cpus_are_all_offline_runs_on_shared_cpus():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     state.grant(request(2, share(NUMA1, 2)))
@@ -203,7 +203,7 @@ def test_a_container_whose_cpus_are_all_offline_runs_on_shared_ones():
     assert pushed(state) == {"of-1": "4-5"}
 
 
-def test_a_runtime_without_pushes_hears_in_the_next_reply_of_containers_that_run_anywhere():
+def test_without_pushes_the_next_reply_updates_containers_whose_cpus_are_all_offline():
     state = node(runtime=OLD_RUNTIME)
     state.grant(request(1, share(NUMA1, 2), pods=["of-1"]))
     env = f"DRA_CPUSET_{uid(1)}=4-5"
@@ -225,7 +225,7 @@ def test_a_container_whose_cpus_went_offline_while_it_was_created_does_not_start
         state.containers.check_start(made)
 
 
-def test_nothing_is_said_when_no_cpu_is_left_to_share():
+def test_no_update_is_sent_when_no_cpu_is_left_to_share():
     state = node(reserved="0-1")
     state.grant(request(1, share(NUMA0, 2)))
     state.grant(request(2, share(NUMA1, 4)))
@@ -241,17 +241,17 @@ def test_nothing_is_said_when_no_cpu_is_left_to_share():
 # ---- the reserve
 
 
-def test_what_is_left_of_the_withheld_core_stays_withheld():
+def test_the_online_threads_of_the_withheld_core_stay_withheld():
     state = node()
     unplug(state, "0")
     assert (str(state.reserved & state.topology.online), values(state)[NUMA0]) == ("1", 2)
-    for one in (state, restarted(state)):
-        unplug(one, "")
-        assert str(one.reserved) == "0-1"
+    for found in (state, restarted(state)):
+        unplug(found, "")
+        assert str(found.reserved) == "0-1"
 
 
 @pytest.mark.parametrize("reserved", ["", "0-1", "0"])
-def test_when_all_that_is_reserved_is_offline_a_core_that_no_claim_holds_is_withheld(reserved):
+def test_when_all_reserved_cpus_are_offline_a_core_that_no_claim_holds_is_withheld(reserved):
     state = node(reserved=reserved)
     state.grant(request(1, share(NUMA0, 2)))
     unplug(state, "0-1")
@@ -267,7 +267,7 @@ def test_when_all_that_is_reserved_is_offline_a_core_that_no_claim_holds_is_with
     assert str(state.reserved) == (reserved or "0-1")
 
 
-def test_settings_in_force_stay_in_force_whatever_is_offline():
+def test_settings_in_force_are_not_refused_when_cpus_go_offline():
     state = node(reserved="0-1")
     state.grant(request(1, share(NUMA0, 2)))
     state.grant(request(2, share(NUMA1, 4)))
@@ -281,7 +281,7 @@ def test_settings_in_force_stay_in_force_whatever_is_offline():
         again.configure(spec(reserved="2"))
 
 
-def test_a_core_that_comes_to_be_withheld_is_one_that_nobody_has():
+def test_only_a_core_that_no_claim_holds_begins_to_be_withheld():
     state = node(reserved="4-5")
     state.grant(request(1, share(NUMA0, 2)))
     assert str(state.claims[uid(1)].cpus) == "0-1"
@@ -289,7 +289,7 @@ def test_a_core_that_comes_to_be_withheld_is_one_that_nobody_has():
     assert str(state.reserved) == "2-3"
 
 
-def test_the_withheld_core_is_shown_when_the_agent_does_not_run():
+def test_the_checkpoint_document_shows_the_withheld_core():
     assert document_of_checkpoint(node().checkpoint())["reserved"] == "0-1"
     assert document_of_checkpoint(node(reserved="4").checkpoint())["reserved"] == "4"
 
@@ -304,20 +304,20 @@ def test_a_checkpoint_without_the_withheld_core_can_be_read():
 def test_cpus_that_are_kept_for_a_claim_are_not_withheld():
     state = node(outstanding=[outstanding(1, (NUMA1, 2))])
     unplug(state, "0-3,5-7")
-    for one in (state, restarted(state, "0-3,5-7")):
-        assert (str(one.reserved & one.topology.online), values(one)) == ("", {NUMA1: 1})
+    for found in (state, restarted(state, "0-3,5-7")):
+        assert (str(found.reserved & found.topology.online), values(found)) == ("", {NUMA1: 1})
     state.configure(spec(revision="r2"))
     assert str(state.reserved & state.topology.online) == "4", "nobody waits for it any more"
 
 
-def test_a_node_that_settles_shows_the_same_when_its_agent_restarts():
+def test_a_settling_node_publishes_the_same_devices_after_a_restart():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, reserved="4-5", settle_seconds=10, revision="r2"))
     assert (state.settling, values(state)) == (True, {NUMA0: 4, NUMA1: 2})
     assert values(restarted(state)) == values(state)
 
 
-def test_a_device_that_is_kept_for_a_claim_is_no_claims_that_holds_its_cpu():
+def test_a_device_kept_for_a_waiting_claim_does_not_count_as_held():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     unplug(state, "4")
@@ -329,7 +329,7 @@ def test_a_device_that_is_kept_for_a_claim_is_no_claims_that_holds_its_cpu():
 
 
 def health(state: NodeState) -> dict[str, str]:
-    return {one.device: one.message for one in health_of(state) if not one.healthy}
+    return {health.device: health.message for health in health_of(state) if not health.healthy}
 
 
 @pytest.mark.parametrize(("mode", "result"), [(Mode.GROUPED, share(NUMA1, 1)), (Mode.INDIVIDUAL, whole(4))])
@@ -346,10 +346,10 @@ def test_a_device_is_unhealthy_while_a_claim_misses_a_cpu_of_it(mode, result):
     assert health(state) == {}
 
 
-def test_devices_of_a_former_representation_have_a_health_as_long_as_claims_hold_them():
+def test_devices_of_a_former_representation_have_a_health_while_claims_hold_them():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL, GroupBy.MACHINE, revision="r2"))
-    assert NUMA1 in {one.device for one in health_of(state)}
+    assert NUMA1 in {health.device for health in health_of(state)}
     unplug(state, "4-5")
     assert "CPUs 4-5, which claims hold, are offline" in health(state)[NUMA1]

@@ -59,7 +59,7 @@ class Plugging(RuleBasedStateMachine):
 
     @rule(number=CLAIMS, device=st.integers(0, 20), amount=st.integers(1, 4))
     def prepare(self, number, device, amount):
-        offered = [one for one in self.state.devices() if not any(t.effect == "NoSchedule" for t in one.taints)]
+        offered = [found for found in self.state.devices() if not any(t.effect == "NoSchedule" for t in found.taints)]
         if not offered:
             return
         chosen = offered[device % len(offered)]
@@ -180,7 +180,7 @@ class Plugging(RuleBasedStateMachine):
             assert closed or device.cpus <= online
 
     @invariant()
-    def everything_that_is_offered_can_be_had_at_once(self):
+    def everything_that_is_offered_can_be_granted_at_once(self):
         trial = revived(self.state.checkpoint(), self.state.topology)
         trial.containers.connected(SAFE_RUNTIME)
         trial.containers.synchronize([container(name, *cdi_of(known)) for name, known in self.containers.items()])

@@ -93,7 +93,7 @@ class Plugging(RuleBasedStateMachine):
         self.connect()
 
     @invariant()
-    def a_restarted_agent_shows_the_same(self):
+    def a_restarted_agent_publishes_the_same_devices(self):
         if self.state.spec is not None:
             assert shown(restarted(self.state)) == shown(self.state)
 
@@ -103,13 +103,13 @@ class Plugging(RuleBasedStateMachine):
         assert sum(map(len, self.promised.values())) == len(self.state.division.exclusive)
 
     @invariant()
-    def shared_cpus_are_online_and_nobodys(self):
+    def shared_cpus_are_online_and_not_held(self):
         division = self.state.division
         assert division.shared <= self.state.topology.online - division.exclusive
         assert division.shared or self.state.topology.online <= division.exclusive
 
     @invariant()
-    def the_withheld_core_is_nobodys(self):
+    def the_withheld_core_is_not_held(self):
         now = self.state.spec
         withheld = self.state.reserved - (now.settings.reserved_cpus if now else EMPTY)
         assert withheld.isdisjoint(self.state.division.exclusive)

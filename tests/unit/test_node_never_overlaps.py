@@ -66,7 +66,7 @@ class Node(RuleBasedStateMachine):
         self.prepared(number, *(whole(cpu) for cpu in cpus))
 
     @rule(number=CLAIMS)
-    def prepare_fails_after_reserving(self, number):
+    def prepare_fails_after_the_grant(self, number):
         if uid(number) in self.state.claims:
             return
         try:

@@ -69,7 +69,7 @@ def test_a_restarted_agent_whose_machine_has_changed_meanwhile_does_not_settle()
     assert smaller.devices() == ()
 
 
-def test_a_node_that_is_told_to_stay_as_it_is_after_all_does_not_settle():
+def test_a_node_whose_change_is_taken_back_does_not_settle():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
     state.configure(spec(settle_seconds=10))
@@ -81,20 +81,20 @@ def test_a_node_that_is_told_to_stay_as_it_is_after_all_does_not_settle():
     "changed",
     [spec(reserved="2-3", settle_seconds=10), spec(allocation=Allocation(full_cores=True), settle_seconds=10)],
 )
-def test_changes_that_keep_the_devices_take_no_settling(changed):
+def test_settings_with_the_same_devices_apply_without_settling(changed):
     state = node()
     state.configure(changed)
     assert not state.settling
 
 
-def test_first_settings_take_no_settling():
+def test_the_first_settings_apply_without_settling():
     state = node()
     state.deconfigure()
     state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
     assert not state.settling
 
 
-def test_group_by_has_no_say_in_individual_mode():
+def test_group_by_has_no_effect_in_individual_mode():
     state = node(mode=Mode.INDIVIDUAL)
     state.configure(spec(Mode.INDIVIDUAL, GroupBy.SOCKET, settle_seconds=10))
     assert not state.settling
@@ -115,7 +115,7 @@ def test_a_waiting_claims_cpus_are_not_offered_and_are_there_when_it_is_prepared
     assert state.draining() == (ref(1),)
 
 
-def test_others_do_not_get_a_waiting_claims_cpus():
+def test_other_claims_do_not_get_a_waiting_claims_cpus():
     state = node(mode=Mode.INDIVIDUAL)
     state.configure(spec(outstanding=[outstanding(1, ("cpudev004", 1))]))
     assert offered(state) == {NUMA0: 2, NUMA1: 3}
@@ -127,7 +127,7 @@ def test_others_do_not_get_a_waiting_claims_cpus():
     assert granted(state, 1) == "4"
 
 
-def test_waiting_claims_do_not_keep_others_from_sharing_the_cpus():
+def test_containers_without_claims_use_the_cpus_of_waiting_claims():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2))]))
     assert str(state.division.shared) == "2-7"
@@ -157,7 +157,7 @@ def test_a_claim_of_a_published_device_keeps_its_only_choice():
     assert granted(state, 2) == "2"
 
 
-def test_an_earmark_stays_where_it_is_when_other_cpus_become_free():
+def test_an_earmark_does_not_move_when_other_cpus_become_free():
     state = node()
     state.grant(request(1, share(NUMA0, 2)))
     state.configure(spec(group_by=GroupBy.MACHINE))
@@ -171,7 +171,7 @@ def test_an_earmark_stays_where_it_is_when_other_cpus_become_free():
     assert granted(state, 3) == "6-7"
 
 
-def test_an_earmark_is_where_it_was_when_the_devices_change_there_and_back_at_once():
+def test_an_earmark_does_not_move_when_the_devices_change_back_at_once():
     state = node(group_by=GroupBy.MACHINE)
     state.grant(request(1, share(MACHINE, 2)))
     listed = [outstanding(2, (MACHINE, 2))]
@@ -206,7 +206,7 @@ def test_a_restarted_agent_keeps_the_same_cpus_for_waiting_claims():
     assert INDIVIDUAL - set(offered(again)) == kept
 
 
-def test_a_claim_with_its_own_cpuset_gets_that_one_rather_than_what_was_kept():
+def test_a_claim_with_its_own_cpuset_gets_that_instead_of_its_earmark():
     state = node()
     state.configure(spec(group_by=GroupBy.SOCKET, outstanding=[outstanding(1, (NUMA1, 2))]))
     parameters = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "6-7"}}
@@ -223,7 +223,7 @@ def test_cpus_reserved_meanwhile_cannot_be_kept():
         state.grant(request(1, share(NUMA1, 4)))
 
 
-def test_a_listed_claim_of_a_device_that_the_machine_does_not_have_keeps_nothing():
+def test_a_listed_claim_of_a_device_that_does_not_exist_gets_no_earmark():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, ("cpudevnuma007", 2), ("cpudev900", 1))]))
     assert set(offered(state)) == INDIVIDUAL

@@ -21,7 +21,9 @@ from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode
 from dracpu_operator.outstanding import outstanding
 
-REPRESENTATIONS = st.sampled_from([(Mode.GROUPED, one) for one in GroupBy] + [(Mode.INDIVIDUAL, GroupBy.MACHINE)])
+REPRESENTATIONS = st.sampled_from(
+    [(Mode.GROUPED, group_by) for group_by in GroupBy] + [(Mode.INDIVIDUAL, GroupBy.MACHINE)]
+)
 
 
 class Switching(RuleBasedStateMachine):

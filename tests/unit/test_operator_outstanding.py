@@ -45,7 +45,7 @@ def test_the_names_of_devices_tell_which_settings_publish_them(number: int) -> N
         assert [is_published(device, one) for one in ALL] == [one is settings for one in ALL]
 
 
-def test_group_by_has_no_say_in_individual_mode() -> None:
+def test_group_by_has_no_effect_in_individual_mode() -> None:
     assert is_published("cpudev004", Settings(mode=Mode.INDIVIDUAL, group_by=GroupBy.SOCKET))
 
 

@@ -52,7 +52,7 @@ def test_the_applied_revision_is_shown_when_there_is_one():
     assert status_of(state, conditions_of(state, well()), "1", "r1")["appliedRevision"] == "r1"
 
 
-def test_the_status_shows_every_cpu_once_and_who_holds_it():
+def test_the_status_shows_every_cpu_once_with_its_claim():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     shown = status_of(state, conditions_of(state, well()), "1.2.3")
@@ -118,7 +118,7 @@ def test_claims_that_keep_cpus_reserved_over_them_are_named():
     assert conditions_of(state, well())[0].reason == "Applied"
 
 
-def test_the_state_is_readable_as_a_table_running_or_not():
+def test_the_state_prints_as_a_table_for_a_running_and_a_stopped_agent():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     state.containers.create(container("c", f"claim-{uid(1)}"))
@@ -129,7 +129,7 @@ def test_the_state_is_readable_as_a_table_running_or_not():
     assert "default/claim-1" in table_of(document_of_checkpoint(state.checkpoint()))
 
 
-def test_the_gauges_count_what_can_still_be_given():
+def test_the_gauges_count_the_cpus_that_can_still_be_granted():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     state.containers.create(container("c", f"claim-{uid(1)}"))

@@ -28,7 +28,7 @@ def test_claims_that_miss_cpus_are_named_and_the_state_stays_healthy():
     assert condition(state, standing).reason == "Healthy"
 
 
-def test_everything_that_is_to_be_known_is_said_the_worst_first():
+def test_the_state_condition_lists_all_remarks_the_worst_first():
     state = node(topology=replace(machine(), incomplete={9: "firmware"}))
     standing = well(machine_problem="/sys is gone", checkpoint_damage="its checksum does not match")
     said = condition(state, standing)

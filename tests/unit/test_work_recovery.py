@@ -17,7 +17,7 @@ def prepared(cdi, *numbers):
     return state
 
 
-def test_a_sound_checkpoint_is_all_that_is_needed_and_files_of_no_claim_go(tmp_path):
+def test_a_sound_checkpoint_is_restored_and_cdi_files_of_other_claims_are_deleted(tmp_path):
     cdi = CdiDirectory(tmp_path)
     state = prepared(cdi, 1, 2)
     state.release(uid(2))
@@ -36,7 +36,7 @@ def test_claims_that_a_damaged_checkpoint_lacks_come_from_their_cdi_files(tmp_pa
     assert revived.claims == state.claims
 
 
-def test_without_any_checkpoint_the_cdi_files_are_the_ledger(tmp_path):
+def test_without_any_checkpoint_the_claims_come_from_their_cdi_files(tmp_path):
     cdi = CdiDirectory(tmp_path)
     state = prepared(cdi, 1, 2)
     revived = NodeState(NODE, machine())
@@ -44,7 +44,7 @@ def test_without_any_checkpoint_the_cdi_files_are_the_ledger(tmp_path):
     assert revived.claims == state.claims
 
 
-def test_files_that_contradict_each_other_never_give_a_cpu_twice(tmp_path):
+def test_cdi_files_that_contradict_each_other_never_grant_a_cpu_twice(tmp_path):
     cdi = CdiDirectory(tmp_path)
     prepared(cdi, 1)
     prepared(cdi, 2)  # another node's ledger chose the same CPU
@@ -53,7 +53,7 @@ def test_files_that_contradict_each_other_never_give_a_cpu_twice(tmp_path):
     assert [claim.ref for claim in revived.claims.values()] == [ref(1)]
 
 
-def test_files_that_are_not_ours_are_left_alone(tmp_path):
+def test_files_of_other_programs_are_not_touched(tmp_path):
     (tmp_path / "vendor.json").write_text("{}")
     (tmp_path / f"dra.k8s.io-cpu_{uid(9)}.json").write_text("not a record")
     cdi = CdiDirectory(tmp_path)
@@ -63,7 +63,7 @@ def test_files_that_are_not_ours_are_left_alone(tmp_path):
     assert (tmp_path / "vendor.json").exists()
 
 
-def test_the_checkpoint_of_another_node_is_not_ours(tmp_path):
+def test_the_checkpoint_of_another_node_is_rejected(tmp_path):
     cdi = CdiDirectory(tmp_path)
     state = prepared(cdi, 1)
     foreign = Checkpoint("other", spec(), tuple(state.claims.values()))
@@ -72,7 +72,7 @@ def test_the_checkpoint_of_another_node_is_not_ours(tmp_path):
     assert revived.claims == {}
 
 
-def test_settings_that_fit_the_machine_no_more_do_not_lose_the_claims(tmp_path):
+def test_claims_are_kept_when_the_settings_do_not_fit_the_machine_any_more(tmp_path):
     cdi = CdiDirectory(tmp_path)
     state = node(topology=machine(sockets=2, cores=4), reserved="15")
     state.grant(request(1, share(NUMA1, 1)))

@@ -169,7 +169,7 @@ async def test_a_cdi_file_that_cannot_be_deleted_keeps_the_cpus(tmp_path):
         assert agent.node.claims == {}
 
 
-async def test_while_the_checkpoint_cannot_be_written_no_claim_is_promised(tmp_path):
+async def test_while_the_checkpoint_cannot_be_written_no_claim_is_prepared(tmp_path):
     claims = Claims(claim_object(1, [share(NUMA1, 4)]), claim_object(2, [share(NUMA1, 4)]))
     async with Agent(tmp_path, claims).alive() as agent:
         blocker = tmp_path / "state" / ".checkpoint.json"
@@ -184,14 +184,14 @@ async def test_while_the_checkpoint_cannot_be_written_no_claim_is_promised(tmp_p
         await agent.transactions.prepare(ref(2))
 
 
-async def test_while_the_runtime_is_away_no_claim_is_promised(tmp_path):
+async def test_while_the_runtime_is_not_connected_no_claim_is_prepared(tmp_path):
     async with Agent(tmp_path, Claims(claim_object(1, [share(NUMA1, 4)]))).alive() as agent:
         agent.node.containers.disconnected()
         with pytest.raises(NotReadyError, match="not connected to its container runtime"):
             await agent.transactions.prepare(ref(1))
 
 
-async def test_claims_prepared_at_once_share_checkpoint_writes_and_never_cpus(tmp_path):
+async def test_claims_prepared_at_once_share_checkpoint_writes_but_not_cpus(tmp_path):
     claims = Claims(*(claim_object(number, [share(NUMA1, 1)]) for number in range(1, 5)))
     writes = []
     agent = Agent(tmp_path, claims)
@@ -266,7 +266,7 @@ class Photographed(CdiDirectory):
         self.shoot()
 
 
-async def test_an_agent_killed_at_any_step_goes_on_where_the_kubelet_asks_again(tmp_path):
+async def test_a_repeated_prepare_succeeds_after_the_agent_was_killed_at_any_step(tmp_path):
     claims = Claims(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
     root = tmp_path / "node"
     root.mkdir()
@@ -328,7 +328,7 @@ async def test_a_runtime_that_goes_away_while_the_claim_is_read_fails_the_prepar
         assert agent.node.claims == {}
 
 
-async def test_the_audit_looks_once_more_before_it_ends_a_claim(tmp_path):
+async def test_the_audit_reads_the_claim_again_before_it_ends_it(tmp_path):
     claims = Claims(claim_object(1, [share(NUMA1, 1)]), claim_object(2, [share(NUMA1, 1)]))
     async with Agent(tmp_path, claims).alive() as agent:
         await agent.transactions.prepare(ref(1))
@@ -340,7 +340,7 @@ async def test_the_audit_looks_once_more_before_it_ends_a_claim(tmp_path):
         assert files(tmp_path) == [f"dra.k8s.io-cpu_{uid(1)}.json"]
 
 
-async def test_a_missing_current_copy_beside_a_previous_one_is_damage(tmp_path):
+async def test_a_missing_checkpoint_beside_its_previous_copy_counts_as_damage(tmp_path):
     claims = Claims(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
     async with Agent(tmp_path, claims).alive() as agent:
         await agent.transactions.prepare(ref(1))

@@ -160,7 +160,7 @@ async def test_a_forged_environment_does_not_get_a_container_created():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         await node.kubelet.prepare_one(ref(1))
-        with pytest.raises(HookError, match="not for pods to set"):
+        with pytest.raises(HookError, match="pods must not set variables"):
             await node.runtime.create_container(node.pod(), "forger", env=[f"DRA_CPUSET_{uid(1)}=4-5"])
 
 

@@ -54,7 +54,7 @@ def computer() -> Iterator[Computer]:
         yield Computer(root)
 
 
-async def test_a_claim_whose_cpus_go_offline_is_told_of_everywhere_and_kept():
+async def test_a_claim_whose_cpus_go_offline_is_reported_everywhere_and_kept():
     with computer() as machine:
         async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
             node.claim(claim_object(1, [share(NUMA1, 2)]))
@@ -65,7 +65,7 @@ async def test_a_claim_whose_cpus_go_offline_is_told_of_everywhere_and_kept():
             )
             assert (node.runtime.cpuset_of(pinned), node.runtime.cpuset_of(shared)) == ("4-5", "2-3,6-7")
             health = node.kubelet.watch_health()
-            assert {one.device.device_name: one.health for one in await anext(health)}[NUMA1] == 1
+            assert {device.device.device_name: device.health for device in await anext(health)}[NUMA1] == 1
 
             machine.show(offline="4,7")
             node.read_machine_again()
@@ -75,7 +75,7 @@ async def test_a_claim_whose_cpus_go_offline_is_told_of_everywhere_and_kept():
             device = node.devices()[NUMA1]
             assert [(taint["key"], taint["effect"]) for taint in device["taints"]] == [("dra.cpu/offline", "None")]
             assert device["capacity"]["dra.cpu/cpu"]["value"] == "2"
-            sick = next(one for one in await anext(health) if one.device.device_name == NUMA1)
+            sick = next(device for device in await anext(health) if device.device.device_name == NUMA1)
             assert (sick.health, "CPU 4" in sick.message) == (2, True)
             await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "CPUsOffline")
             assert "default/claim-1 (4)" in node.condition("StateHealthy")["message"]
@@ -83,7 +83,7 @@ async def test_a_claim_whose_cpus_go_offline_is_told_of_everywhere_and_kept():
             assert node.status["claims"][0]["cpus"] == "4-5"
             await node.api.until(lambda: node.api.all("events"))
             assert [event["reason"] for event in node.api.all("events")] == ["CPUsOffline"]
-            assert [one.device for one in await node.kubelet.prepare_one(ref(1))] == [NUMA1]
+            assert [prepared.device for prepared in await node.kubelet.prepare_one(ref(1))] == [NUMA1]
 
             machine.show()
             node.read_machine_again()
@@ -108,7 +108,7 @@ async def test_an_agent_that_starts_while_a_claims_cpu_is_offline_keeps_the_clai
             assert node.condition("StateHealthy")["reason"] == "CPUsOffline"
 
 
-async def test_a_machine_that_cannot_be_read_stays_what_it_was():
+async def test_the_last_topology_is_kept_when_the_machine_cannot_be_read():
     with computer() as machine:
         async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
             machine.hide()
@@ -122,7 +122,7 @@ async def test_a_machine_that_cannot_be_read_stays_what_it_was():
             await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "Healthy")
 
 
-async def test_a_cpu_that_the_kernel_does_not_describe_stands_in_the_status():
+async def test_the_status_names_a_cpu_that_the_kernel_does_not_describe():
     with computer() as machine:
         machine.show(undescribed="7")
         async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
@@ -131,7 +131,7 @@ async def test_a_cpu_that_the_kernel_does_not_describe_stands_in_the_status():
             assert node.devices()[NUMA1]["capacity"]["dra.cpu/cpu"]["value"] == "3"
 
 
-async def test_the_signal_that_means_read_again_reads_the_machine_again():
+async def test_sighup_reads_the_machine_again():
     with computer() as machine:
         async with whole_node(topology=read(*machine.tree), tree=machine.tree) as node:
             await node.stop_agent()
@@ -212,7 +212,7 @@ def watching(machine: Machine, poll_seconds: float = 0.001) -> Iterator[Hotplug]
         running.cancel()
 
 
-async def test_other_cpus_are_noticed_without_being_asked():
+async def test_the_poll_finds_other_online_cpus():
     machine = Machine(lab(), lab(offline="4"), lab(offline="5"))
     with watching(machine):
         await machine.until(2)
@@ -220,7 +220,7 @@ async def test_other_cpus_are_noticed_without_being_asked():
     assert machine.problems == []
 
 
-async def test_a_cpu_that_is_half_way_is_looked_at_again_until_it_has_arrived():
+async def test_a_cpu_that_is_described_incompletely_is_read_again_until_it_is_complete():
     machine = Machine(lab(offline="4"), lab(undescribed="4"), lab(undescribed="4"), lab(undescribed="4"), lab())
     with watching(machine):
         await machine.until(2)
@@ -228,7 +228,7 @@ async def test_a_cpu_that_is_half_way_is_looked_at_again_until_it_has_arrived():
     assert machine.reads == 4
 
 
-async def test_what_was_read_while_it_changed_is_read_once_more():
+async def test_a_changed_machine_is_read_once_more_a_little_later():
     early = lab(offline="4")
     early = replace(early, cpus=tuple(replace(cpu, l3=-1) if cpu.id == 5 else cpu for cpu in early.cpus))
     machine = Machine(lab(offline="4-5"), early, lab(offline="4"), lab(offline="4"))
@@ -237,7 +237,7 @@ async def test_what_was_read_while_it_changed_is_read_once_more():
     assert machine.topologies == [early, lab(offline="4")]
 
 
-async def test_a_machine_that_could_not_be_read_when_asked_is_no_better_because_its_cpus_are_online():
+async def test_a_failed_reading_is_repeated_even_when_the_online_cpus_are_unchanged():
     class Half(Machine):
         def online(self) -> CpuSet:
             return lab().online
@@ -249,7 +249,7 @@ async def test_a_machine_that_could_not_be_read_when_asked_is_no_better_because_
     assert machine.problems[0] == "/sys is gone"
 
 
-async def test_a_machine_that_cannot_be_read_is_told_of_once_each_time():
+async def test_a_machine_that_cannot_be_read_is_reported_once_each_time():
     machine = Machine(lab(), None, None, None, lab(offline="4"), None, lab())
     with watching(machine):
         await machine.until(2)
@@ -258,7 +258,7 @@ async def test_a_machine_that_cannot_be_read_is_told_of_once_each_time():
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_who_asks_gets_a_reading_and_news_only_when_there_are_some(times):
+async def test_a_requested_reading_reports_a_change_only_when_there_is_one(times):
     machine = Machine(lab(), lab(), *[lab()] * (times - 1), replace(lab(), isolated=CpuSet((1,))))
     with watching(machine, poll_seconds=3600) as watch:
         async with asyncio.timeout(10):
