@@ -11,7 +11,7 @@ import yaml
 from dracpu_api.generate import crds
 from dracpu_api.validate import InvalidObjectError, parse
 from dracpu_operator import options
-from dracpu_operator.default_config import read_manifest
+from dracpu_operator.decide.default_config import read_manifest
 from dracpu_operator.errors import ManifestError, OperatorError
 
 

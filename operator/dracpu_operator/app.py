@@ -7,21 +7,22 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final, cast
 
 import kopf
 import structlog
 
-from dracpu_operator import access
-from dracpu_operator.cluster import FIELD_MANAGER, Cluster
+from dracpu_operator.api import access
+from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.errors import WatchError
-from dracpu_operator.fleet import Fleet
-from dracpu_operator.handlers import registry_for
 from dracpu_operator.http import HttpServer
+from dracpu_operator.intervals import Intervals
+from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.known.handlers import registry_for
+from dracpu_operator.known.nodewatch import NodeWatch
 from dracpu_operator.metrics import Metrics
-from dracpu_operator.nodewatch import NodeWatch
 from dracpu_operator.options import RunOptions
-from dracpu_operator.pace import Pace
 from dracpu_operator.reconcile import Reconciler
 
 log = structlog.get_logger()
@@ -30,9 +31,9 @@ _INSIST_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = (1, 1, 2, 3, 5, 8, 13)
 
 
-async def run(options: RunOptions, *, stop: asyncio.Event | None = None, pace: Pace | None = None) -> None:
+async def run(options: RunOptions, *, stop: asyncio.Event | None = None, intervals: Intervals | None = None) -> None:
     """Until SIGTERM, or until `stop` is set."""
-    stop, pace = stop or asyncio.Event(), pace or Pace()
+    stop, intervals = stop or asyncio.Event(), intervals or Intervals()
     if threading.current_thread() is threading.main_thread():
         for signum in (signal.SIGINT, signal.SIGTERM):  # until kopf takes them over
             asyncio.get_running_loop().add_signal_handler(signum, stop.set)
@@ -41,7 +42,7 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, pace: P
     instance = os.environ.get("POD_NAME") or socket.gethostname()
     watching: asyncio.Task[Exception | None] | None = None
     async with Cluster(configuration, instance=instance) as cluster:
-        reconciler = Reconciler(fleet, cluster, metrics, pace)
+        reconciler = Reconciler(fleet, cluster, metrics, intervals)
         async with (
             HttpServer(options.http_address, live=reconciler.live, ready=reconciler.ready, metrics=metrics) as http,
             asyncio.TaskGroup() as group,
@@ -49,7 +50,7 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, pace: P
             # kopf ends every task that is younger than itself when it ends: these are older
             asking = {
                 group.create_task(reconciler.run(), name="reconciler"),
-                group.create_task(NodeWatch(fleet, cluster, pace).run(), name="nodes"),
+                group.create_task(NodeWatch(fleet, cluster, intervals).run(), name="nodes"),
             }
             insisting = group.create_task(_insist(), name="insisting")
             stopping = group.create_task(stop.wait(), name="stop")
@@ -96,7 +97,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 async def _watch(fleet: Fleet, options: RunOptions, instance: str) -> Exception | None:
     """Until a signal comes; returns what else made kopf give up, as it does when a resource is not served any more."""
-    registry = registry_for(fleet, options.kubeconfig)
+    registry = registry_for(fleet, partial(access.login, options.kubeconfig))
     # kopf: without an identity it asks for the user's name, and the image knows no user 65532
     identity = cast(Any, instance)  # kopf exports no name for its type
     try:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dracpu_operator import access
-from dracpu_operator.cluster import CLAIMS, CONFIGS, CPU_NODES, Cluster, Json, Resource
-from dracpu_operator.default_config import CHART, Action, decide
+from dracpu_api.resources import CONFIGS, CPU_NODES, RESOURCE_CLAIMS, Resource
+from dracpu_operator.api import access
+from dracpu_operator.api.cluster import Cluster, Json
+from dracpu_operator.decide.default_config import CHART, Action, decide
+from dracpu_operator.decide.uninstalling import Holder, all_holders, holders_of, holders_on
 from dracpu_operator.errors import ApiError, ConflictError, HeldError, NotFoundError, UnavailableError
-from dracpu_operator.uninstalling import Holder, all_holders, holders_of, holders_on
 
 _T = TypeVar("_T")
 
@@ -81,7 +82,7 @@ async def _read(cluster: Cluster, name: str) -> Json | None:
 async def _holders(cluster: Cluster) -> list[Holder]:
     # CpuNodes first: a claim that is given CPUs meanwhile is in the second list
     named = await _all(cluster, CPU_NODES, holders_on)
-    return all_holders(await _all(cluster, CLAIMS, holders_of), named)
+    return all_holders(await _all(cluster, RESOURCE_CLAIMS, holders_of), named)
 
 
 async def _all(cluster: Cluster, resource: Resource, holders: Callable[[Json], list[Holder]]) -> list[Holder]:

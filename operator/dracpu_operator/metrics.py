@@ -6,7 +6,7 @@ from typing import Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
-from dracpu_operator.summary import Progress
+from dracpu_operator.decide.summary import Progress
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 

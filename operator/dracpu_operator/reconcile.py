@@ -11,18 +11,20 @@ from typing import Final, NoReturn
 
 import structlog
 
-from dracpu_operator.cluster import CLAIMS, CONFIGS, CPU_NODES, NODES, Cluster
+from dracpu_api.resources import CONFIGS, CPU_NODES, NODES, RESOURCE_CLAIMS
+from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.api.statuses import StatusWriter
+from dracpu_operator.api.writes import CpuNodeWriter, Job
+from dracpu_operator.backoff import Backoff
+from dracpu_operator.decide.following import Following
+from dracpu_operator.decide.outstanding import AllocatedClaims, ClaimsByNode
+from dracpu_operator.decide.plan import Plan, make_plan, respec, spec_of
+from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.errors import ApiError
-from dracpu_operator.fleet import Fleet
-from dracpu_operator.following import Following
+from dracpu_operator.intervals import Intervals
+from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.known.nodewatch import relist_nodes
 from dracpu_operator.metrics import Metrics, Request
-from dracpu_operator.model import CpuNode
-from dracpu_operator.nodewatch import relist_nodes
-from dracpu_operator.outstanding import AllocatedClaims, ClaimsByNode
-from dracpu_operator.pace import Backoff, Pace
-from dracpu_operator.plan import Plan, make_plan, respec, spec_of
-from dracpu_operator.statuses import StatusWriter
-from dracpu_operator.writes import CpuNodeWriter, Job
 
 log = structlog.get_logger()
 
@@ -32,16 +34,16 @@ _STUCK_SECONDS: Final = 600.0  # a look at 5,000 nodes with all its writes takes
 class Reconciler:
     """Runs until cancelled; `loaded` is set once the fleet is known completely."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, pace: Pace) -> None:
+    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, intervals: Intervals) -> None:
         self.loaded = asyncio.Event()
         self._fleet = fleet
         self._cluster = cluster
         self._metrics = metrics
-        self._pace = pace
-        self._writer = CpuNodeWriter(fleet, cluster, metrics, pace.writers)
-        self._statuses = StatusWriter(fleet, cluster, metrics, pace)
-        self._backoff = Backoff(pace.retry_first, pace.retry_cap)
-        self._following = Following(pace.claims_first, pace.claims_cap)
+        self._intervals = intervals
+        self._writer = CpuNodeWriter(fleet, cluster, metrics, intervals.writers)
+        self._statuses = StatusWriter(fleet, cluster, metrics, intervals)
+        self._backoff = Backoff(intervals.retry_first, intervals.retry_cap)
+        self._following = Following(intervals.claims_first, intervals.claims_cap)
         self._problem = "the cluster's objects have not been listed yet"
         self._busy_since: float | None = None
         self._recheck_at = 0.0
@@ -90,7 +92,7 @@ class Reconciler:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(min(self._recheck_at, self._following.due_at, self._statuses.due_at)):
                 await self._fleet.changed.wait()
-        await asyncio.sleep(self._pace.debounce)
+        await asyncio.sleep(self._intervals.debounce)
 
     async def _load(self) -> None:
         # deciding from half of the fleet would remove the CpuNodes of configs that are not known yet
@@ -101,7 +103,7 @@ class Reconciler:
             fleet.see_cpu_node(raw)
         async for raw in cluster.items(NODES, metadata_only=True):
             fleet.see_node(raw)
-        self._recheck_at = _now() + self._pace.first_recheck
+        self._recheck_at = _now() + self._intervals.first_recheck
         log.info("listed", configs=len(fleet.configs), nodes=len(fleet.nodes), cpu_nodes=len(fleet.cpu_nodes))
 
     async def _look(self) -> None:
@@ -143,7 +145,7 @@ class Reconciler:
 
     async def _list_claims(self, nodes: set[str], *, counts: bool) -> ClaimsByNode:
         began, found = _now(), AllocatedClaims(nodes)
-        async for raw in self._cluster.items(CLAIMS):
+        async for raw in self._cluster.items(RESOURCE_CLAIMS):
             found.add(raw)
         if counts:
             self._following.listed(began, _now())
@@ -162,10 +164,10 @@ class Reconciler:
         fleet.recheck_configs(configs, [raw async for raw in cluster.items(CONFIGS)])
         cpu_nodes = list(fleet.cpu_nodes.values())
         fleet.recheck_cpu_nodes(cpu_nodes, [raw async for raw in cluster.items(CPU_NODES, metadata_only=True)])
-        self._recheck_at = _now() + self._pace.recheck
+        self._recheck_at = _now() + self._intervals.recheck
 
     def _is_fresh(self, node: str) -> bool:
-        return self._fleet.seconds_since_seen(node) <= self._pace.node_is_fresh
+        return self._fleet.seconds_since_seen(node) <= self._intervals.node_is_fresh
 
 
 def _now() -> float:

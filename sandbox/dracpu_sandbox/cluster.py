@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Literal, Self, TextIO
 
 from dracpu_operator.errors import OperatorError
-from dracpu_operator.pace import Pace
+from dracpu_operator.intervals import Intervals
 from dracpu_sandbox.agentpods import AgentPods, node_of_agent
 from dracpu_sandbox.binaries import real
 from dracpu_sandbox.client import KubeClient
@@ -50,7 +50,7 @@ class Sandbox:
         config: JsonObject | None = DEFAULT_CONFIG,
         agent: Literal["task", "process"] = "task",
         assets: Path | None = None,
-        pace: Pace = QUICK,
+        intervals: Intervals = QUICK,
         progress: Callable[[str], object] = _silent,
         echo: TextIO | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class Sandbox:
         self._config = config
         self._agent = agent
         self._assets = assets
-        self._pace = pace
+        self._intervals = intervals
         self._progress = progress
         self._echo = echo
         self._client: KubeClient | None = None
@@ -133,7 +133,7 @@ class Sandbox:
             async with asyncio.TaskGroup() as group:
                 parts = [group.create_task(part, name=name) for name, part in plane.parts(self._client).items()]
                 if self._operator:
-                    operating = await stack.enter_async_context(OperatorThread(self.kubeconfig, self._pace))
+                    operating = await stack.enter_async_context(OperatorThread(self.kubeconfig, self._intervals))
                     parts.append(group.create_task(_watched(operating), name="operator"))
                     self._progress("operator")
                 agents = AgentPods(self._client)

@@ -9,12 +9,12 @@ from typing import Final, Self
 
 from dracpu_agent.cluster.access import from_kubeconfig
 from dracpu_operator.app import run
+from dracpu_operator.intervals import Intervals
 from dracpu_operator.options import RunOptions
-from dracpu_operator.pace import Pace
 from dracpu_sandbox.logs import WRITER
 
 # a person watches, and there is nobody to spare: what takes seconds on a large cluster is done at once
-QUICK: Final = Pace(
+QUICK: Final = Intervals(
     debounce=0.02,
     claims_first=0.2,
     claims_cap=1.0,
@@ -34,9 +34,9 @@ _TLS_GOODBYE_SECONDS: Final = 0.25
 class OperatorThread:
     """Serves while the block is open."""
 
-    def __init__(self, kubeconfig: Path, pace: Pace = QUICK) -> None:
+    def __init__(self, kubeconfig: Path, intervals: Intervals = QUICK) -> None:
         self._options = RunOptions(kubeconfig, "127.0.0.1:0")
-        self._pace = pace
+        self._intervals = intervals
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # the operator's own
         self._stop: asyncio.Event | None = None
@@ -81,7 +81,7 @@ class OperatorThread:
         assert self._home is not None
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._home.call_soon_threadsafe(self._started.set)
-        await run(self._options, stop=self._stop, pace=self._pace)
+        await run(self._options, stop=self._stop, intervals=self._intervals)
         assert self._options.kubeconfig is not None
         if from_kubeconfig(self._options.kubeconfig).tls is not None:
             await asyncio.sleep(_TLS_GOODBYE_SECONDS)

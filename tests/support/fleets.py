@@ -3,8 +3,8 @@
 from typing import Any
 
 from dracpu_api.settings import OutstandingClaim
-from dracpu_operator.model import Config, CpuNode, Node
-from dracpu_operator.read import read_config, read_cpu_node, read_node
+from dracpu_operator.decide.records import Config, CpuNode, Node
+from dracpu_operator.known.read import read_config, read_cpu_node, read_node
 
 
 def node(name: str, *, uid: str = "", **labels: str) -> Node:

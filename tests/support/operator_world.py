@@ -8,7 +8,7 @@ from fake_agents import FakeAgents
 from fake_api import FakeApi, JsonObject
 from running_operator import QUICK, RunningOperator
 
-from dracpu_operator.pace import Pace
+from dracpu_operator.intervals import Intervals
 
 
 class World:
@@ -19,8 +19,8 @@ class World:
         self.agents = agents
         self._folder = folder
 
-    def operator(self, pace: Pace = QUICK) -> RunningOperator:
-        return RunningOperator(self.api.url, self._folder, pace)
+    def operator(self, intervals: Intervals = QUICK) -> RunningOperator:
+        return RunningOperator(self.api.url, self._folder, intervals)
 
     def node(self, name: str, **labels: str) -> None:
         metadata = {"name": name, "labels": {"kubernetes.io/os": "linux", **labels}}

@@ -1,4 +1,4 @@
-"""The real operator against a server of a test, at a pace at which nobody waits."""
+"""The real operator against a test's API server, with intervals so short that no test waits for them."""
 
 import base64
 from dataclasses import replace
@@ -8,10 +8,10 @@ from typing import Final
 
 import yaml
 
-from dracpu_operator.pace import Pace
+from dracpu_operator.intervals import Intervals
 from dracpu_sandbox.operating import OperatorThread
 
-QUICK: Final = Pace(
+QUICK: Final = Intervals(
     debounce=0.01,
     first_recheck=60.0,
     recheck=60.0,
@@ -30,10 +30,10 @@ NEVER_LISTING: Final = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)
 class RunningOperator(OperatorThread):
     """Runs while the block is open; what it ends with is raised at the end of the block."""
 
-    def __init__(self, server: str, folder: Path, pace: Pace = QUICK, *, authority: str = "") -> None:
+    def __init__(self, server: str, folder: Path, intervals: Intervals = QUICK, *, authority: str = "") -> None:
         path = folder / "kubeconfig"
         path.write_text(yaml.safe_dump(kubeconfig(server, authority)))
-        super().__init__(path, pace)
+        super().__init__(path, intervals)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

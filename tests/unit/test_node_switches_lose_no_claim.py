@@ -19,7 +19,7 @@ from dracpu_agent.errors import ClaimError
 from dracpu_agent.node import NodeState
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode
-from dracpu_operator.outstanding import outstanding
+from dracpu_operator.decide.outstanding import outstanding
 
 REPRESENTATIONS = st.sampled_from(
     [(Mode.GROUPED, group_by) for group_by in GroupBy] + [(Mode.INDIVIDUAL, GroupBy.MACHINE)]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dracpu_operator.default_config import Action, decide, read_manifest
+from dracpu_operator.decide.default_config import Action, decide, read_manifest
 from dracpu_operator.errors import ManifestError
 
 GOOD = """

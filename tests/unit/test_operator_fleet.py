@@ -4,7 +4,7 @@ from typing import Any
 
 from fleets import cpu_node
 
-from dracpu_operator.fleet import Fleet
+from dracpu_operator.known.fleet import Fleet
 
 
 def raw(name: str = "n1", uid: str = "u1", version: int = 1, **labels: str) -> dict[str, Any]:

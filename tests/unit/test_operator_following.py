@@ -3,8 +3,8 @@
 from fleets import cpu_node
 
 from dracpu_api.settings import OutstandingClaim
-from dracpu_operator.following import Following
-from dracpu_operator.model import CpuNode
+from dracpu_operator.decide.following import Following
+from dracpu_operator.decide.records import CpuNode
 
 CLAIM = OutstandingClaim("u1", "default", "c", (("cpudevnuma000", 2),))
 RESTS = cpu_node("n1")

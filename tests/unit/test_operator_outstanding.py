@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dracpu_api import names
 from dracpu_api.settings import GroupBy, Mode, OutstandingClaim, Settings
-from dracpu_operator.outstanding import AllocatedClaims, is_published, outstanding
+from dracpu_operator.decide.outstanding import AllocatedClaims, is_published, outstanding
 
 ALL = [Settings(mode=Mode.INDIVIDUAL)] + [Settings(group_by=group) for group in GroupBy]
 

@@ -9,8 +9,8 @@ from node_specs import specs
 
 from dracpu_api.models import CpuNode as CpuNodeModel
 from dracpu_api.settings import OutstandingClaim, encode_spec
-from dracpu_operator.model import Config, CpuNode, Node
-from dracpu_operator.plan import Change, Plan, make_plan, respec, spec_of
+from dracpu_operator.decide.plan import Change, Plan, make_plan, respec, spec_of
+from dracpu_operator.decide.records import Config, CpuNode, Node
 
 GROUPED = OutstandingClaim("u1", "default", "grouped", (("cpudevnuma000", 2),))
 SINGLE = OutstandingClaim("u2", "default", "single", (("cpudev003", 1),))

@@ -9,8 +9,8 @@ from node_specs import settings as any_settings
 
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Mode, Settings
-from dracpu_operator.model import Phase
-from dracpu_operator.read import read_cpu_node, read_node, revision_of
+from dracpu_operator.decide.records import Phase
+from dracpu_operator.known.read import read_cpu_node, read_node, revision_of
 
 METADATA: dict[str, Any] = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 1}
 

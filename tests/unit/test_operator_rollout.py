@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dracpu_api.models import Rollout
-from dracpu_operator.model import CpuNode, Phase
-from dracpu_operator.rollout import Member, budget, next_nodes, unavailable
+from dracpu_operator.decide.records import CpuNode, Phase
+from dracpu_operator.decide.rollout import Member, budget, next_nodes, unavailable
 
 
 def fleet(*cpu_nodes: CpuNode | None) -> list[Member]:

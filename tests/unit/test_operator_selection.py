@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dracpu_api.models import NodeSelector, SelectorRequirement
-from dracpu_operator.selection import matches, precedence, select
+from dracpu_operator.decide.selection import matches, precedence, select
 
 LABELS = {"pool": "databases", "zone": "a"}
 

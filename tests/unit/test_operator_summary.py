@@ -6,9 +6,9 @@ import pytest
 from fleets import config, cpu_node, node
 
 from dracpu_api.models import CpuDriverConfigStatus
-from dracpu_operator.model import CpuNode
-from dracpu_operator.selection import Selected
-from dracpu_operator.summary import Moment, Progress, announcements, is_same, is_urgent, progress_of, status_of
+from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.selection import Selected
+from dracpu_operator.decide.summary import Moment, Progress, announcements, is_same, is_urgent, progress_of, status_of
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 MINUTES_AGO, SECONDS_AGO = "2025-12-31T23:58:00Z", "2025-12-31T23:59:55Z"

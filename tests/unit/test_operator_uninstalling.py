@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dracpu_operator.uninstalling import all_holders, holders_of, holders_on
+from dracpu_operator.decide.uninstalling import all_holders, holders_of, holders_on
 
 
 def claim(name: str, *results: dict[str, Any], pods: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK
 
-from dracpu_operator.cluster import Cluster
-from dracpu_operator.fleet import Fleet
-from dracpu_operator.nodewatch import NodeWatch
+from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.known.nodewatch import NodeWatch
 
 
 class Watched:

@@ -15,9 +15,10 @@ from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
 from running_operator import kubeconfig
 
-from dracpu_operator.cluster import CPU_NODES, NODES, Cluster
+from dracpu_api.resources import CPU_NODES, NODES
+from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.decide.records import Node
 from dracpu_operator.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
-from dracpu_operator.model import Node
 
 NODE = Node("n1", "uid-n1", 1, {})
 

@@ -12,10 +12,10 @@ from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK
 
-from dracpu_operator.cluster import Cluster
-from dracpu_operator.fleet import Fleet
+from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.intervals import Intervals
+from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics
-from dracpu_operator.pace import Pace
 from dracpu_operator.reconcile import Reconciler
 
 NEVER_FRESH = replace(QUICK, node_is_fresh=-1.0)
@@ -49,18 +49,18 @@ class Blind:
 
 
 @pytest.fixture
-def pace() -> Pace:
+def intervals() -> Intervals:
     return NEVER_FRESH
 
 
 @pytest.fixture
-async def blind(pace: Pace) -> AsyncIterator[Blind]:
+async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
     async with FakeApi() as api, Cluster(Configuration(host=api.url), instance="test") as cluster:
         for number in range(3):
             api.add("nodes", {"metadata": {"name": f"n{number}"}})
         api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
         fleet = Fleet()
-        reconciler = Reconciler(fleet, cluster, Metrics(), pace)
+        reconciler = Reconciler(fleet, cluster, Metrics(), intervals)
         running = asyncio.create_task(reconciler.run())
         blind = Blind(api, fleet, reconciler, running)
         await api.until(lambda: len(api.all("cpunodes")) == 3)
@@ -146,7 +146,7 @@ async def test_when_it_is_to_end_it_asks_nothing_more(blind: Blind) -> None:
     assert len(blind.api.requests) == before
 
 
-@pytest.mark.parametrize("pace", [RARELY_TELLING])
+@pytest.mark.parametrize("intervals", [RARELY_TELLING])
 async def test_a_condition_that_flaps_is_written_at_a_pace(blind: Blind) -> None:
     def told() -> int:
         return blind.asked("PATCH cpudriverconfigs/all/status")

@@ -9,21 +9,19 @@ import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 
-from dracpu_api.names import API_GROUP, API_VERSION
+from dracpu_api.resources import CONFIGS, CPU_NODES, EVENTS, NODES, Resource
 from dracpu_api.settings import CpuNodeSpec, encode_spec
+from dracpu_operator.decide.records import Config, Node
+from dracpu_operator.decide.summary import Announcement
 from dracpu_operator.errors import ApiError, UnavailableError, api_error
-from dracpu_operator.model import Config, Node
-from dracpu_operator.summary import Announcement
 
 Json = Mapping[str, Any]
 
@@ -38,34 +36,6 @@ _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _WATCH_SECONDS: Final = 240  # kubernetes_asyncio: no request takes longer than 300 s
 _SILENCE_SECONDS: Final = 90.0  # the API server sends a bookmark each minute
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A kind of object, and where the API server keeps it."""
-
-    group: str  # "" for the core API
-    version: str
-    plural: str
-    kind: str
-
-    @property
-    def api_version(self) -> str:
-        """As it stands in objects."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    def path(self, *parts: str, namespace: str = "") -> str:
-        """The URL path of the collection, of an object or of its subresource."""
-        root = ["apis", self.group] if self.group else ["api"]
-        place = ["namespaces", namespace] if namespace else []
-        return "".join(f"/{quote(part, safe='')}" for part in [*root, self.version, *place, self.plural, *parts])
-
-
-NODES: Final = Resource("", "v1", "nodes", "Node")
-CONFIGS: Final = Resource(API_GROUP, API_VERSION, "cpudriverconfigs", "CpuDriverConfig")
-CPU_NODES: Final = Resource(API_GROUP, API_VERSION, "cpunodes", "CpuNode")
-CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
-EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 
 
 class Cluster:
@@ -196,11 +166,9 @@ class Cluster:
         force: bool = True,
     ) -> Json:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **fields}
-        parts = [str(metadata["name"]), *([subresource] if subresource else [])]
+        path = resource.path(str(metadata["name"]), subresource=subresource)
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
-        return await self._request(
-            "PATCH", resource.path(*parts), query, body=body, content_type="application/apply-patch+yaml"
-        )
+        return await self._request("PATCH", path, query, body=body, content_type="application/apply-patch+yaml")
 
     async def _pages(self, resource: Resource, *, metadata_only: bool) -> AsyncIterator[Json]:
         query = [("limit", str(_PAGE))]

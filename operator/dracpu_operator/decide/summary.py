@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dracpu_operator.model import CpuNode, Phase, Trouble
-from dracpu_operator.rollout import budget
-from dracpu_operator.selection import Selected
+from dracpu_operator.decide.records import CpuNode, Phase, Trouble
+from dracpu_operator.decide.rollout import budget
+from dracpu_operator.decide.selection import Selected
 
 NAMED: Final = 3  # nodes that a message names; `kubectl get cpunodes` shows all
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dracpu_operator.outstanding import results_of
+from dracpu_operator.decide.outstanding import results_of
 
 Json = Mapping[str, Any]
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from dracpu_operator.model import Config, CpuNode, Node
-from dracpu_operator.read import read_config, read_cpu_node, read_node
+from dracpu_operator.decide.records import Config, CpuNode, Node
+from dracpu_operator.known.read import read_config, read_cpu_node, read_node
 
 Json = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from dracpu_api.models import CpuDriverConfig, CpuDriverConfigSpec
 from dracpu_api.parts import Settings as SettingsFields
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
 from dracpu_api.validate import InvalidObjectError, parse
-from dracpu_operator.model import Config, CpuCounts, CpuNode, Node, Phase, Trouble, Wanted
+from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Phase, Trouble, Wanted
 
 Json = Mapping[str, Any]
 

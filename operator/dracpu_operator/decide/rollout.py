@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dracpu_api.models import Rollout
-from dracpu_operator.model import CpuNode, Phase
+from dracpu_operator.decide.records import CpuNode, Phase
 
 
 @dataclass(frozen=True, slots=True)

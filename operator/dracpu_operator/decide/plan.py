@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dracpu_api.settings import CpuNodeSpec
-from dracpu_operator.model import Config, CpuNode, Node
-from dracpu_operator.outstanding import ClaimsByNode, outstanding
-from dracpu_operator.rollout import Member, next_nodes
-from dracpu_operator.selection import Selected, select
+from dracpu_operator.decide.outstanding import ClaimsByNode, outstanding
+from dracpu_operator.decide.records import Config, CpuNode, Node
+from dracpu_operator.decide.rollout import Member, next_nodes
+from dracpu_operator.decide.selection import Selected, select
 
 
 @dataclass(frozen=True, slots=True)

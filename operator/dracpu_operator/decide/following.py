@@ -9,7 +9,7 @@ and for as long as something is outstanding. None of this is stored: an operator
 from collections.abc import Collection
 from typing import Final
 
-from dracpu_operator.model import CpuNode, Phase
+from dracpu_operator.decide.records import CpuNode, Phase
 
 _LEISURE: Final = 10  # a list of 100,000 claims takes seconds: ten times as long there is none
 

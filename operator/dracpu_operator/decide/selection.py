@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dracpu_api.models import NodeSelector, SelectorRequirement
-from dracpu_operator.model import Config, Node
+from dracpu_operator.decide.records import Config, Node
 
 OS_LABEL: Final = "kubernetes.io/os"  # kubelet: set on every Node
 

@@ -2,23 +2,22 @@
 the objects, and an index over 5,000 of them takes minutes to build. `on.event` is never repeated, so handlers note and
 decide nothing."""
 
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import kopf
 
 from dracpu_api.names import API_GROUP, API_VERSION
-from dracpu_operator.access import login
-from dracpu_operator.fleet import Fleet
+from dracpu_operator.known.fleet import Fleet
 
 
-def registry_for(fleet: Fleet, kubeconfig: Path | None) -> kopf.OperatorRegistry:
+def registry_for(fleet: Fleet, login: Callable[[], Awaitable[kopf.ConnectionInfo]]) -> kopf.OperatorRegistry:
     """The handlers, feeding one fleet."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
     async def log_in(**_: Any) -> kopf.ConnectionInfo:
-        return await login(kubeconfig)
+        return await login()
 
     @kopf.on.event(API_GROUP, API_VERSION, "cpudriverconfigs", registry=registry)
     async def config(event: kopf.RawEvent, name: str, uid: str, **_: Any) -> None:

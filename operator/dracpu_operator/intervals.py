@@ -1,11 +1,10 @@
-"""How often what is done, in seconds; one place, so that tests can be quick."""
+"""The operator's intervals and time limits, in seconds; in one place, so that tests can shorten them."""
 
-import random
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Intervals:
     """The operator's intervals."""
 
     debounce: float = 0.2  # changes come in crowds: 5,000 agents answer, a node pool is relabelled
@@ -21,22 +20,3 @@ class Pace:
     retry_first: float = 0.5
     retry_cap: float = 30.0
     writers: int = 16  # requests at a time
-
-
-class Backoff:
-    """Doubles from `first` to `cap` seconds; `reset` after a success."""
-
-    def __init__(self, first: float, cap: float) -> None:
-        self._first = first
-        self._cap = cap
-        self._base = first
-
-    def next(self) -> float:
-        """Seconds to wait now, with jitter."""
-        delay = random.uniform(self._base / 2, self._base)  # noqa: S311 - not a secret
-        self._base = min(self._base * 2, self._cap)
-        return delay
-
-    def reset(self) -> None:
-        """The next failure is the first one again."""
-        self._base = self._first

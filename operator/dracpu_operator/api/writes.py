@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from dracpu_api.resources import CPU_NODES
 from dracpu_api.settings import CpuNodeSpec
-from dracpu_operator.cluster import CPU_NODES, Cluster
+from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.decide.records import CpuNode, Node
 from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_operator.fleet import Fleet
+from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics, Request
-from dracpu_operator.model import CpuNode, Node
 
 log = structlog.get_logger()
 

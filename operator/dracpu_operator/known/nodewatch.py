@@ -5,22 +5,36 @@ takes a processor for nearly two milliseconds with each such event: more than ev
 """
 
 import asyncio
-from typing import NoReturn
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NoReturn, Protocol
 
 import structlog
 
-from dracpu_operator.cluster import NODES, Cluster, Json
+from dracpu_api.resources import NODES, Resource
+from dracpu_operator.backoff import Backoff
 from dracpu_operator.errors import ApiError, ExpiredError
-from dracpu_operator.fleet import Fleet
-from dracpu_operator.pace import Backoff, Pace
+from dracpu_operator.intervals import Intervals
+from dracpu_operator.known.fleet import Fleet
 
 log = structlog.get_logger()
 
+Json = Mapping[str, Any]
 
-async def relist_nodes(fleet: Fleet, cluster: Cluster) -> str:
+
+class Source(Protocol):
+    """Lists and watches objects by their metadata alone; raises ApiError."""
+
+    async def snapshot(self, resource: Resource) -> tuple[list[Json], str]:
+        """Returns all objects of a kind, and the version from which a watch continues."""
+
+    def watch(self, resource: Resource, since: str) -> AsyncIterator[Json]:
+        """Yields what happens to the objects after a version; raises ExpiredError when that version is too old."""
+
+
+async def relist_nodes(fleet: Fleet, source: Source) -> str:
     """Puts right which Nodes there are; returns the version that a watch goes on from."""
     known = list(fleet.nodes.values())
-    listed, version = await cluster.snapshot(NODES)
+    listed, version = await source.snapshot(NODES)
     fleet.recheck_nodes(known, listed)
     return version
 
@@ -28,20 +42,20 @@ async def relist_nodes(fleet: Fleet, cluster: Cluster) -> str:
 class NodeWatch:
     """Lists once, then goes on from there; lists again when the history that it needs is gone."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, pace: Pace) -> None:
+    def __init__(self, fleet: Fleet, source: Source, intervals: Intervals) -> None:
         self._fleet = fleet
-        self._cluster = cluster
-        self._pace = pace
+        self._source = source
+        self._intervals = intervals
         self._version = ""  # where a watch goes on; none: only a list can tell
 
     async def run(self) -> NoReturn:
         """Until cancelled."""
-        backoff = Backoff(self._pace.retry_first, self._pace.retry_cap)
+        backoff = Backoff(self._intervals.retry_first, self._intervals.retry_cap)
         problem = ""
         while True:
             try:
                 if not self._version:
-                    self._version = await relist_nodes(self._fleet, self._cluster)
+                    self._version = await relist_nodes(self._fleet, self._source)
                 await self._follow()
             except ApiError as error:
                 if isinstance(error, ExpiredError):
@@ -53,10 +67,10 @@ class NodeWatch:
             else:
                 problem = ""
                 backoff.reset()
-                await asyncio.sleep(self._pace.debounce)  # were it to end at once, again and again
+                await asyncio.sleep(self._intervals.debounce)  # were it to end at once, again and again
 
     async def _follow(self) -> None:
-        async for event in self._cluster.watch(NODES, self._version):
+        async for event in self._source.watch(NODES, self._version):
             metadata = event["object"]["metadata"]
             self._version = metadata["resourceVersion"]
             self._note(event["type"], event["object"])

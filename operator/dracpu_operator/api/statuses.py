@@ -10,14 +10,10 @@ from typing import Any
 
 import structlog
 
-from dracpu_operator.cluster import Cluster
-from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_operator.fleet import Fleet
-from dracpu_operator.metrics import Metrics
-from dracpu_operator.model import Config
-from dracpu_operator.pace import Pace
-from dracpu_operator.selection import Selected
-from dracpu_operator.summary import (
+from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.decide.records import Config
+from dracpu_operator.decide.selection import Selected
+from dracpu_operator.decide.summary import (
     Announcement,
     Moment,
     announcements,
@@ -26,6 +22,10 @@ from dracpu_operator.summary import (
     progress_of,
     status_of,
 )
+from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from dracpu_operator.intervals import Intervals
+from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.metrics import Metrics
 
 log = structlog.get_logger()
 
@@ -33,22 +33,22 @@ log = structlog.get_logger()
 class StatusWriter:
     """`due_at` tells when a status wants to be looked at again although nothing has changed."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, pace: Pace) -> None:
+    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, intervals: Intervals) -> None:
         self.due_at = float("inf")
         self._fleet = fleet
         self._cluster = cluster
         self._metrics = metrics
-        self._pace = pace
+        self._intervals = intervals
         self._written_at: dict[str, float] = {}  # by the config's UID
 
     async def write(self, selected: Mapping[str, Selected]) -> None:
         """Tells how all configs stand: one that cannot be written keeps no other from it. Raises the first error."""
         self.due_at = float("inf")
-        moment = _moment(datetime.now(UTC), self._pace)
+        moment = _moment(datetime.now(UTC), self._intervals)
         progress = {name: progress_of(one, self._fleet.cpu_nodes, moment) for name, one in selected.items()}
         self._metrics.show(progress)
         if any(one.is_passing for one in progress.values()):
-            self.due_at = _now() + self._pace.trouble
+            self.due_at = _now() + self._intervals.trouble
         errors: list[ApiError] = []
         for name, one in selected.items():
             try:
@@ -67,7 +67,7 @@ class StatusWriter:
         config, before = selected.config, selected.config.status
         if is_same(status, before):
             return
-        interval = self._pace.status_urgent if is_urgent(status, before) else self._pace.status
+        interval = self._intervals.status_urgent if is_urgent(status, before) else self._intervals.status
         earliest = self._written_at.get(config.uid, float("-inf")) + interval
         if _now() < earliest:
             self.due_at = min(self.due_at, earliest)
@@ -91,11 +91,11 @@ class StatusWriter:
             log.warning("an Event was not sent", config=config.name, reason=announcement.reason, error=str(error))
 
 
-def _moment(now: datetime, pace: Pace) -> Moment:
+def _moment(now: datetime, intervals: Intervals) -> Moment:
     def text(seconds_ago: float) -> str:
         return (now - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    return Moment(text(0), trouble_before=text(pace.trouble), silence_before=text(pace.silence))
+    return Moment(text(0), trouble_before=text(intervals.trouble), silence_before=text(intervals.silence))
 
 
 def _now() -> float:

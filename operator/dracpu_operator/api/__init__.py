@@ -1,0 +1,1 @@
+"""The connection to the API server, and what the operator writes there."""

@@ -1,0 +1,1 @@
+"""What the operator knows of the cluster: watches and lists feed the records that decisions work on."""
