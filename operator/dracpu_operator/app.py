@@ -15,6 +15,7 @@ import structlog
 
 from dracpu_operator.api import access
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
+from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.errors import WatchError
 from dracpu_operator.http import HttpServer
 from dracpu_operator.intervals import Intervals
@@ -41,8 +42,8 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, interva
     fleet, metrics = Fleet(), Metrics()
     instance = os.environ.get("POD_NAME") or socket.gethostname()
     watching: asyncio.Task[Exception | None] | None = None
-    async with Cluster(configuration, instance=instance) as cluster:
-        reconciler = Reconciler(fleet, cluster, metrics, intervals)
+    async with Cluster(configuration) as cluster:
+        reconciler = Reconciler(fleet, cluster, ConfigEvents(cluster, instance), metrics, intervals)
         async with (
             HttpServer(options.http_address, live=reconciler.live, ready=reconciler.ready, metrics=metrics) as http,
             asyncio.TaskGroup() as group,

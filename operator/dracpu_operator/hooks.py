@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from dracpu_api.resources import CONFIGS, CPU_NODES, RESOURCE_CLAIMS, Resource
 from dracpu_operator.api import access
-from dracpu_operator.api.cluster import Cluster, Json
+from dracpu_operator.api.answers import Json
+from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.decide.default_config import CHART, Action, decide
 from dracpu_operator.decide.uninstalling import Holder, all_holders, holders_of, holders_on
 from dracpu_operator.errors import ApiError, ConflictError, HeldError, NotFoundError, UnavailableError
@@ -28,7 +29,7 @@ class Patience:
 async def default_config(kubeconfig: Path | None, manifest: Json, patience: Patience | None = None) -> str:
     """Makes or changes the chart's config; returns what was done, in words."""
     patience = patience or Patience()
-    async with Cluster(await access.load(kubeconfig), instance=CHART) as cluster:
+    async with Cluster(await access.load(kubeconfig)) as cluster:
         return await _patiently(lambda: _put(cluster, manifest), patience, NotFoundError, ConflictError)
 
 
@@ -36,7 +37,7 @@ async def uninstall_check(kubeconfig: Path | None, patience: Patience | None = N
     """What holds CPUs; looks again for a while, since what has just ended is still on its way out."""
     patience = patience or Patience()
     ends = asyncio.get_running_loop().time() + patience.released
-    async with Cluster(await access.load(kubeconfig), instance=CHART) as cluster:
+    async with Cluster(await access.load(kubeconfig)) as cluster:
         while True:
             holders = await _patiently(lambda: _holders(cluster), patience)
             if not holders or asyncio.get_running_loop().time() >= ends:
@@ -65,7 +66,8 @@ async def _put(cluster: Cluster, manifest: Json) -> str:
         )
     uid = None if existing is None else existing["metadata"]["uid"]
     # not found here means that the kind is not served yet: a config that does not exist is made
-    written = await cluster.apply_config(manifest, manager=CHART, uid=uid)
+    body = {"metadata": {**manifest["metadata"], **({"uid": uid} if uid else {})}, "spec": manifest["spec"]}
+    written = await cluster.apply(CONFIGS, body, manager=CHART, force=False)
     if existing is None:
         return f"CpuDriverConfig {name}: created"
     changed = written["metadata"]["generation"] != existing["metadata"]["generation"]

@@ -13,6 +13,7 @@ import structlog
 
 from dracpu_api.resources import CONFIGS, CPU_NODES, NODES, RESOURCE_CLAIMS
 from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.api.statuses import StatusWriter
 from dracpu_operator.api.writes import CpuNodeWriter, Job
 from dracpu_operator.backoff import Backoff
@@ -34,14 +35,16 @@ _STUCK_SECONDS: Final = 600.0  # a look at 5,000 nodes with all its writes takes
 class Reconciler:
     """Runs until cancelled; `loaded` is set once the fleet is known completely."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, intervals: Intervals) -> None:
+    def __init__(
+        self, fleet: Fleet, cluster: Cluster, events: ConfigEvents, metrics: Metrics, intervals: Intervals
+    ) -> None:
         self.loaded = asyncio.Event()
         self._fleet = fleet
         self._cluster = cluster
         self._metrics = metrics
         self._intervals = intervals
         self._writer = CpuNodeWriter(fleet, cluster, metrics, intervals.writers)
-        self._statuses = StatusWriter(fleet, cluster, metrics, intervals)
+        self._statuses = StatusWriter(fleet, cluster, events, metrics, intervals)
         self._backoff = Backoff(intervals.retry_first, intervals.retry_cap)
         self._following = Following(intervals.claims_first, intervals.claims_cap)
         self._problem = "the cluster's objects have not been listed yet"

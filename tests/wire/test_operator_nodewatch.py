@@ -37,7 +37,7 @@ class Watched:
 
 @pytest.fixture
 async def watched() -> AsyncIterator[Watched]:
-    async with FakeApi() as api, Cluster(Configuration(host=api.url), instance="test") as cluster:
+    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as cluster:
         fleet = Fleet()
         watched = Watched(api, fleet)
         watched.add("n0")

@@ -17,10 +17,7 @@ from running_operator import kubeconfig
 
 from dracpu_api.resources import CPU_NODES, NODES
 from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.decide.records import Node
 from dracpu_operator.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
-
-NODE = Node("n1", "uid-n1", 1, {})
 
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
@@ -62,7 +59,7 @@ async def test_a_missing_kubeconfig_is_one_clear_line(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def client(api: FakeApi) -> AsyncIterator[Cluster]:
-    async with Cluster(Configuration(host=api.url), instance="test") as cluster:
+    async with Cluster(Configuration(host=api.url)) as cluster:
         yield cluster
 
 
@@ -95,10 +92,10 @@ async def test_no_answer_is_an_error_of_its_own() -> None:
             await cluster.read(CPU_NODES, "n1")
 
 
-async def test_a_cpu_node_is_deleted_only_when_it_is_the_one_that_was_meant() -> None:
+async def test_an_object_is_deleted_only_when_it_has_the_given_uid() -> None:
     async with FakeApi() as api, client(api) as cluster:
-        made = api.add("cpunodes", {"metadata": {"name": NODE.name}})
+        made = api.add("cpunodes", {"metadata": {"name": "n1"}})
         with pytest.raises(ConflictError):
-            await cluster.delete_cpu_node(NODE.name, "another")
-        await cluster.delete_cpu_node(NODE.name, made["metadata"]["uid"])
+            await cluster.delete(CPU_NODES, "n1", "another")
+        await cluster.delete(CPU_NODES, "n1", made["metadata"]["uid"])
         assert api.all("cpunodes") == []

@@ -13,6 +13,7 @@ from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK
 
 from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics
@@ -55,12 +56,12 @@ def intervals() -> Intervals:
 
 @pytest.fixture
 async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
-    async with FakeApi() as api, Cluster(Configuration(host=api.url), instance="test") as cluster:
+    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as cluster:
         for number in range(3):
             api.add("nodes", {"metadata": {"name": f"n{number}"}})
         api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
         fleet = Fleet()
-        reconciler = Reconciler(fleet, cluster, Metrics(), intervals)
+        reconciler = Reconciler(fleet, cluster, ConfigEvents(cluster, "test"), Metrics(), intervals)
         running = asyncio.create_task(reconciler.run())
         blind = Blind(api, fleet, reconciler, running)
         await api.until(lambda: len(api.all("cpunodes")) == 3)

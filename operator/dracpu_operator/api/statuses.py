@@ -10,7 +10,9 @@ from typing import Any
 
 import structlog
 
+from dracpu_api.resources import CONFIGS
 from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.decide.records import Config
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.summary import (
@@ -33,10 +35,13 @@ log = structlog.get_logger()
 class StatusWriter:
     """`due_at` tells when a status wants to be looked at again although nothing has changed."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, intervals: Intervals) -> None:
+    def __init__(
+        self, fleet: Fleet, cluster: Cluster, events: ConfigEvents, metrics: Metrics, intervals: Intervals
+    ) -> None:
         self.due_at = float("inf")
         self._fleet = fleet
         self._cluster = cluster
+        self._events = events
         self._metrics = metrics
         self._intervals = intervals
         self._written_at: dict[str, float] = {}  # by the config's UID
@@ -73,7 +78,9 @@ class StatusWriter:
             self.due_at = min(self.due_at, earliest)
             return
         try:
-            self._fleet.see_config(await self._cluster.apply_status(config, status))
+            metadata = {"name": config.name, "uid": config.uid}
+            body = {"metadata": metadata, "status": status}
+            self._fleet.see_config(await self._cluster.apply(CONFIGS, body, subresource="status"))
         except (NotFoundError, ConflictError) as error:  # deleted meanwhile; the watch will tell
             log.info("a config is gone", config=config.name, error=str(error))
             return
@@ -86,7 +93,7 @@ class StatusWriter:
         tell = log.warning if announcement.severity == "Warning" else log.info
         tell(announcement.note, config=config.name, reason=announcement.reason)
         try:
-            await self._cluster.announce(config, announcement)
+            await self._events.create(config, announcement)
         except ApiError as error:  # the status tells the same: nobody waits for an Event
             log.warning("an Event was not sent", config=config.name, reason=announcement.reason, error=str(error))
 

@@ -5,18 +5,22 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
-from dracpu_api.resources import CPU_NODES
-from dracpu_api.settings import CpuNodeSpec
-from dracpu_operator.api.cluster import Cluster
+from dracpu_api.resources import CPU_NODES, NODES
+from dracpu_api.settings import CpuNodeSpec, encode_spec
+from dracpu_operator.api.answers import Json
+from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.decide.records import CpuNode, Node
 from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics, Request
 
 log = structlog.get_logger()
+
+_LABELS: Final = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class CpuNodeWriter:
 
         async def send() -> None:
             uid = None if current is None else current.uid
-            self._fleet.see_cpu_node(await self._cluster.apply_cpu_node(node, spec, uid=uid))
+            self._fleet.see_cpu_node(await _apply(self._cluster, node, spec, uid))
             log.debug("spec written", node=node.name, config=spec.config_name, revision=spec.revision, kind=kind)
 
         return Job(node.name, kind, send)
@@ -52,7 +56,7 @@ class CpuNodeWriter:
 
         async def send() -> None:
             try:
-                await self._cluster.delete_cpu_node(cpu_node.name, cpu_node.uid)
+                await self._cluster.delete(CPU_NODES, cpu_node.name, cpu_node.uid)
             except NotFoundError:
                 log.debug("was gone already", node=cpu_node.name)
             self._fleet.lose_cpu_node(cpu_node.name, cpu_node.uid)
@@ -104,3 +108,18 @@ class CpuNodeWriter:
     def _doubt(self, job: Job) -> None:
         self._metrics.asked(job.kind, "error")
         self._fleet.unsure.add(job.node)
+
+
+async def _apply(cluster: Cluster, node: Node, spec: CpuNodeSpec, uid: str | None) -> Json:
+    """Creates a node's CpuNode (`uid` None), or changes the one with that UID."""
+    owner = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node.name, "uid": node.uid}
+    metadata = {"name": node.name, "labels": _LABELS, "ownerReferences": [owner]}
+    if uid is not None:
+        metadata["uid"] = uid
+    fields = encode_spec(spec)
+    applied = await cluster.apply(CPU_NODES, {"metadata": metadata, "spec": fields})
+    if len(applied["spec"].get("outstanding") or ()) <= len(spec.outstanding):
+        return applied
+    # server-side apply keeps the list's entries that another manager has added, and nobody might ever remove them
+    patch = {"metadata": {"uid": applied["metadata"]["uid"]}, "spec": {"outstanding": fields["outstanding"]}}
+    return await cluster.merge(CPU_NODES, node.name, patch)
