@@ -26,23 +26,6 @@ TAINT_OFFLINE: Final = f"{DRIVER}/offline"
 CDI_KIND: Final = "dra.k8s.io/cpu"
 CDI_ENV_PREFIX: Final = "DRA_CPUSET_"
 
-DEVICE_MACHINE: Final = "cpudevmachine"
-
-
-def device_of_cpu(cpu: int) -> str:
-    """Individual devices are named by CPU id, so that no change of reserved CPUs renames one."""
-    return f"cpudev{cpu:03d}"
-
-
-def device_of_numa_node(numa: int) -> str:
-    """The grouped device of a NUMA node."""
-    return f"cpudevnuma{numa:03d}"
-
-
-def device_of_socket(socket: int) -> str:
-    """The grouped device of a socket."""
-    return f"cpudevsocket{socket:03d}"
-
 
 def cdi_device(claim_uid: str, request: str | None) -> str:
     """The CDI device of a claim, or of one request where the claim has several."""

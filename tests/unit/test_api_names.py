@@ -6,13 +6,6 @@ from dracpu_api import names
 from dracpu_api.models import CpuDriverConfig, CpuNode
 
 
-def test_devices_are_named_by_what_they_stand_for() -> None:
-    assert names.device_of_cpu(7) == "cpudev007"
-    assert names.device_of_cpu(1023) == "cpudev1023"
-    assert names.device_of_numa_node(1) == "cpudevnuma001"
-    assert names.device_of_socket(0) == "cpudevsocket000"
-
-
 def test_a_claim_with_one_request_is_named_by_its_uid_alone() -> None:
     assert names.cdi_device("u-1", None) == "claim-u-1"
     assert names.cdi_env("u-1", None) == "DRA_CPUSET_u-1"

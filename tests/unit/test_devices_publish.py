@@ -5,9 +5,10 @@ from dracpu_agent.allocation.distributed import Over
 from dracpu_agent.devices.device import RequestPolicy, Taint
 from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.offer import Offer
-from dracpu_agent.devices.publish import publish, represents, resolve
+from dracpu_agent.devices.publish import publish, resolve
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.device_names import belongs_to
 from dracpu_api.settings import Allocation, GroupBy, Mode, Settings
 
 
@@ -127,7 +128,7 @@ def test_a_name_that_this_machine_does_not_publish_resolves_to_nothing(device):
     assert resolve(machine(), device) is None
 
 
-def test_what_is_published_is_represented_and_nothing_else():
+def test_a_published_device_belongs_to_the_settings_that_publish_it_and_to_no_others():
     for mode in Mode:
         for group_by in GroupBy:
             settings = Settings(mode, group_by)
@@ -135,7 +136,7 @@ def test_what_is_published_is_represented_and_nothing_else():
                 for other_group in GroupBy:
                     published = publish(machine(), offer(mode=other_mode, group_by=other_group, reserved="0"))
                     same = settings.representation == Settings(other_mode, other_group).representation
-                    assert {represents(settings, device.name) for device in published} == {same}
+                    assert {belongs_to(device.name, settings) for device in published} == {same}
 
 
 def test_devices_of_a_group_cover_every_cpu_once():

@@ -14,7 +14,6 @@ from dracpu_agent.devices.device import Capacity
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish
 from dracpu_agent.topology.topology import Cpu, Topology
-from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Settings, Strategy
 
@@ -29,7 +28,7 @@ def machine_of(*threads: int) -> Topology:
 
 
 def offered(topology: Topology, held: CpuSet, allocation: Allocation, reserved: CpuSet = EMPTY) -> Capacity | None:
-    offer = Offer(Settings(group_by=GroupBy.MACHINE, allocation=allocation), reserved, {names.DEVICE_MACHINE: held})
+    offer = Offer(Settings(group_by=GroupBy.MACHINE, allocation=allocation), reserved, {"cpudevmachine": held})
     devices = publish(topology, offer)
     return devices[0].capacity if devices else None
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dracpu_api import names
 from dracpu_api.settings import GroupBy, Mode, OutstandingClaim, Settings
-from dracpu_operator.decide.outstanding import AllocatedClaims, is_published, outstanding
+from dracpu_operator.decide.outstanding import AllocatedClaims, outstanding
 
 ALL = [Settings(mode=Mode.INDIVIDUAL)] + [Settings(group_by=group) for group in GroupBy]
 
@@ -28,25 +27,6 @@ def found_in(claims: list[dict[str, Any]], *nodes: str) -> dict[str, tuple[Outst
 
 def share(cpus: str, device: str = "cpudevnuma000", **others: Any) -> dict[str, Any]:
     return {"device": device, "consumedCapacity": {"dra.cpu/cpu": cpus}, **others}
-
-
-@pytest.mark.parametrize("number", [0, 7, 128, 4096])
-def test_the_names_of_devices_tell_which_settings_publish_them(number: int) -> None:
-    for device, settings in zip(
-        [
-            names.device_of_cpu(number),
-            names.device_of_numa_node(number),
-            names.device_of_socket(number),
-            names.DEVICE_MACHINE,
-        ],
-        ALL,
-        strict=True,
-    ):
-        assert [is_published(device, one) for one in ALL] == [one is settings for one in ALL]
-
-
-def test_group_by_has_no_effect_in_individual_mode() -> None:
-    assert is_published("cpudev004", Settings(mode=Mode.INDIVIDUAL, group_by=GroupBy.SOCKET))
 
 
 def test_claims_are_found_by_the_node_of_each_device() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.devices.publish import represents
+from dracpu_api.device_names import belongs_to
 from dracpu_api.settings import CpuNodeSpec
 
 
@@ -12,7 +12,7 @@ def draining(spec: CpuNodeSpec, held: Mapping[str, HeldClaim]) -> tuple[ClaimRef
     """Claims that have CPUs through devices of a former representation, prepared or listed as outstanding."""
 
     def is_former(device: str) -> bool:
-        return not represents(spec.settings, device)
+        return not belongs_to(device, spec.settings)
 
     keeping = [claim.ref for claim in held.values() if any(is_former(grant.device) for grant in claim.grants)]
     waiting = [

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dracpu_agent.version import __version__
-from dracpu_api import names
-from dracpu_api.settings import Strategy
+from dracpu_api.device_names import group_device
+from dracpu_api.settings import GroupBy, Strategy
 
 PREFIX: Final = "DRACPU_"
 
@@ -78,7 +78,9 @@ def _add_plan(plan: "_Command") -> None:
     plan.with_options(*_MACHINE)
     plan.add("--cpus", metavar="N", type=int, help="how many CPUs are asked for")
     plan.add("--machine", metavar="NAME", help="which of the machines in FILE")
-    plan.add("--device", default=names.DEVICE_MACHINE, help="of which device (default: %(default)s, all CPUs)")
+    plan.add(
+        "--device", default=group_device(GroupBy.MACHINE, 0), help="of which device (default: %(default)s, all CPUs)"
+    )
     plan.add("--available", metavar="CPUS", help="what is free; default: all CPUs")
     plan.add("--reserved", metavar="CPUS", default="", help="what is kept for the system; default: nothing")
     plan.add("--strategy", choices=tuple(Strategy), default=Strategy.PACKED, help="as in CpuDriverConfig")

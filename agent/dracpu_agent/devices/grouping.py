@@ -4,7 +4,6 @@ Everything that depends on `groupBy` stands in its record, so that a new groupin
 every place that has forgotten it.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -13,6 +12,7 @@ from dracpu_agent.allocation.distributed import Over
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
+from dracpu_api.device_names import group_device, parse_device
 from dracpu_api.settings import GroupBy
 
 _WHOLE_MACHINE: Final = 0  # the number of the only group
@@ -22,8 +22,7 @@ _WHOLE_MACHINE: Final = 0  # the number of the only group
 class Grouping:
     """One way to split the machine."""
 
-    device_name: Callable[[int], str]  # of a group's number
-    pattern: re.Pattern[str]  # of these names, and of no other grouping's
+    group_by: GroupBy
     groups: Callable[[Topology], Mapping[int, CpuSet]]  # a group's number -> its online CPUs
     number_of: Callable[[Cpu], int]  # the number of the group that a CPU belongs to
     attributes: Callable[[Sequence[Cpu]], Mapping[str, int]]  # of the device, from the CPUs of its group
@@ -31,16 +30,17 @@ class Grouping:
 
     def devices(self, topology: Topology) -> Mapping[str, CpuSet]:
         """Each device's name with its online CPUs."""
-        return {self.device_name(number): cpus for number, cpus in self.groups(topology).items()}
+        return {group_device(self.group_by, number): cpus for number, cpus in self.groups(topology).items()}
 
     def represents(self, device: str) -> bool:
         """True when this grouping gives its devices such names, whether or not this machine has the group."""
-        return self.pattern.fullmatch(device) is not None
+        parsed = parse_device(device)
+        return parsed is not None and parsed.group_by is self.group_by
 
     def resolve(self, topology: Topology, device: str) -> CpuSet | None:
         """The CPUs of a device, offline ones as far as they are known; None when this machine has no such group."""
         online = self.devices(topology).get(device, CpuSet())
-        offline = CpuSet(cpu.id for cpu in topology.gone if self.device_name(self.number_of(cpu)) == device)
+        offline = CpuSet(cpu.id for cpu in topology.gone if group_device(self.group_by, self.number_of(cpu)) == device)
         return online | offline or None
 
 
@@ -59,8 +59,8 @@ def grouping(group_by: GroupBy) -> Grouping:
 
 def grouping_of(device: str) -> Grouping | None:
     """The grouping that a device's name belongs to, whatever the settings are; None for an individual device."""
-    groupings = map(grouping, GroupBy)
-    return next((candidate for candidate in groupings if candidate.represents(device)), None)
+    parsed = parse_device(device)
+    return None if parsed is None or parsed.group_by is None else grouping(parsed.group_by)
 
 
 def divided_over(device: str) -> Over:
@@ -78,8 +78,7 @@ def _numa_node(cpus: Sequence[Cpu]) -> Mapping[str, int]:
 
 
 _NUMA_NODES: Final = Grouping(
-    device_name=names.device_of_numa_node,
-    pattern=re.compile(r"cpudevnuma\d{3,}"),
+    group_by=GroupBy.NUMA_NODE,
     groups=lambda topology: topology.numa_nodes,
     number_of=lambda cpu: cpu.numa,
     attributes=lambda cpus: {**_socket(cpus), **_numa_node(cpus)},
@@ -87,8 +86,7 @@ _NUMA_NODES: Final = Grouping(
 )
 
 _SOCKETS: Final = Grouping(
-    device_name=names.device_of_socket,
-    pattern=re.compile(r"cpudevsocket\d{3,}"),
+    group_by=GroupBy.SOCKET,
     groups=lambda topology: topology.sockets,
     number_of=lambda cpu: cpu.socket,
     attributes=_socket,
@@ -96,8 +94,7 @@ _SOCKETS: Final = Grouping(
 )
 
 _MACHINE: Final = Grouping(
-    device_name=lambda _: names.DEVICE_MACHINE,
-    pattern=re.compile(names.DEVICE_MACHINE),
+    group_by=GroupBy.MACHINE,
     groups=lambda topology: {_WHOLE_MACHINE: topology.online},
     number_of=lambda _: _WHOLE_MACHINE,
     attributes=lambda _: {},

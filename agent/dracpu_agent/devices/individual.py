@@ -1,16 +1,12 @@
 """Individual mode: one device for each CPU, given to one claim at a time."""
 
-import re
-from typing import Final
-
 from dracpu_agent.devices.attributes import pcie_roots
 from dracpu_agent.devices.device import OFFLINE, AttributeValue, Device
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
-
-_NAME: Final = re.compile(r"cpudev(\d{3,4})")
+from dracpu_api.device_names import cpu_device, parse_device
 
 
 def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
@@ -22,30 +18,22 @@ def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
     offered = [
         _device(topology, offer, cpu)
         for cpu in in_listed_order
-        if cpu.id not in offer.reserved and cpu.id not in offer.held_by_others(names.device_of_cpu(cpu.id))
+        if cpu.id not in offer.reserved and cpu.id not in offer.held_by_others(cpu_device(cpu.id))
     ]
     offline = [
         _offline_device(topology, offer, cpu)
         for cpu in offer.all_held - topology.online - offer.reserved
-        if cpu in offer.held_through(names.device_of_cpu(cpu))
+        if cpu in offer.held_through(cpu_device(cpu))
     ]
     return (*offered, *offline)
 
 
 def resolve(topology: Topology, device: str) -> CpuSet | None:
     """The CPU that a device's name stands for, even an offline one; None when this machine has no such CPU."""
-    cpu = _cpu_of(device)
-    return CpuSet([cpu]) if cpu is not None and cpu in topology.present else None
-
-
-def represents(device: str) -> bool:
-    """True when devices of this mode have such names."""
-    return _cpu_of(device) is not None
-
-
-def _cpu_of(device: str) -> int | None:
-    match = _NAME.fullmatch(device)
-    return int(match[1]) if match is not None and names.device_of_cpu(int(match[1])) == device else None
+    parsed = parse_device(device)
+    if parsed is None or parsed.group_by is not None or parsed.number not in topology.present:
+        return None
+    return CpuSet([parsed.number])
 
 
 def _offline_device(topology: Topology, offer: Offer, cpu: int) -> Device:
@@ -53,12 +41,12 @@ def _offline_device(topology: Topology, offer: Offer, cpu: int) -> Device:
     attributes: dict[str, AttributeValue] = {names.ATTRIBUTE_CPU: cpu}
     if known is not None:
         attributes = _attributes(topology, offer, known)
-    return Device(names.device_of_cpu(cpu), CpuSet([cpu]), attributes, taints=(*offer.taints, OFFLINE))
+    return Device(cpu_device(cpu), CpuSet([cpu]), attributes, taints=(*offer.taints, OFFLINE))
 
 
 def _device(topology: Topology, offer: Offer, cpu: Cpu) -> Device:
     attributes = _attributes(topology, offer, cpu)
-    return Device(names.device_of_cpu(cpu.id), CpuSet([cpu.id]), attributes, taints=offer.taints)
+    return Device(cpu_device(cpu.id), CpuSet([cpu.id]), attributes, taints=offer.taints)
 
 
 def _attributes(topology: Topology, offer: Offer, cpu: Cpu) -> dict[str, AttributeValue]:

@@ -2,11 +2,10 @@
 
 from dracpu_agent.devices import grouped, individual
 from dracpu_agent.devices.device import Device
-from dracpu_agent.devices.grouping import grouping
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import Mode, Settings
+from dracpu_api.settings import Mode
 
 
 def publish(topology: Topology, offer: Offer) -> tuple[Device, ...]:
@@ -22,13 +21,3 @@ def resolve(topology: Topology, device: str) -> CpuSet | None:
     """The CPUs behind a device's name in any mode: a claim may name a device of the former representation."""
     cpus = grouped.resolve(topology, device)
     return individual.resolve(topology, device) if cpus is None else cpus
-
-
-def represents(settings: Settings, device: str) -> bool:
-    """True when devices have such names under these settings. CPUs that are held through other devices are not in the
-    slices. The name alone decides, whatever is offline."""
-    match settings.mode:
-        case Mode.GROUPED:
-            return grouping(settings.group_by).represents(device)
-        case Mode.INDIVIDUAL:
-            return individual.represents(device)

@@ -8,18 +8,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from dracpu_api.device_names import belongs_to
 from dracpu_api.names import CAPACITY_CPU, DRIVER
-from dracpu_api.settings import GroupBy, Mode, OutstandingClaim, Settings
+from dracpu_api.settings import OutstandingClaim, Settings
 
 Json = Mapping[str, Any]
 ClaimsByNode = Mapping[str, tuple[OutstandingClaim, ...]]
 
-_DEVICE_NAMES: Final = {
-    (Mode.INDIVIDUAL, None): re.compile(r"cpudev\d{3,}"),
-    (Mode.GROUPED, GroupBy.NUMA_NODE): re.compile(r"cpudevnuma\d{3,}"),
-    (Mode.GROUPED, GroupBy.SOCKET): re.compile(r"cpudevsocket\d{3,}"),
-    (Mode.GROUPED, GroupBy.MACHINE): re.compile(r"cpudevmachine"),
-}
 _MULTIPLES: Final = {"": 1, "k": 1000, "Ki": 1024}
 _QUANTITY: Final = re.compile(r"([1-9]\d*)(k|Ki|)")  # as the API server writes whole numbers
 
@@ -56,15 +51,10 @@ def outstanding(
     """
     claims = tuple(claims)
     known = {claim.uid for claim in listed}
-    foreign = {claim.uid for claim in claims if not all(is_published(name, settings) for name, _ in claim.devices)}
+    foreign = {claim.uid for claim in claims if not all(belongs_to(name, settings) for name, _ in claim.devices)}
     if not foreign:
         return ()
     return claims if foreign - known else tuple(claim for claim in claims if claim.uid in known)
-
-
-def is_published(device: str, settings: Settings) -> bool:
-    """True when a device of that name is one that `settings` publish."""
-    return _DEVICE_NAMES[settings.representation].fullmatch(device) is not None
 
 
 def results_of(claim: Json) -> list[Json]:

@@ -1,0 +1,55 @@
+"""Devices are named by what they stand for, and a name is read back to the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dracpu_api.device_names import DeviceName, belongs_to, cpu_device, group_device, parse_device
+from dracpu_api.settings import GroupBy, Mode, Settings
+
+REPRESENTATIONS = [Settings(mode=Mode.INDIVIDUAL), *(Settings(group_by=group_by) for group_by in GroupBy)]
+NUMBERS = st.integers(min_value=0, max_value=8191)
+
+
+def any_device() -> st.SearchStrategy[DeviceName]:
+    numbered = [None, *(group_by for group_by in GroupBy if group_by is not GroupBy.MACHINE)]
+    return st.one_of(st.builds(DeviceName, st.sampled_from(numbered), NUMBERS), st.just(DeviceName(GroupBy.MACHINE, 0)))
+
+
+def test_the_names_are_those_that_manifests_rely_on() -> None:
+    assert cpu_device(7) == "cpudev007"
+    assert cpu_device(1023) == "cpudev1023"
+    assert group_device(GroupBy.NUMA_NODE, 1) == "cpudevnuma001"
+    assert group_device(GroupBy.SOCKET, 0) == "cpudevsocket000"
+    assert group_device(GroupBy.MACHINE, 0) == "cpudevmachine"
+
+
+@given(any_device())
+def test_a_name_is_read_back_to_what_it_stands_for(device: DeviceName) -> None:
+    assert parse_device(str(device)) == device
+
+
+@given(any_device())
+def test_a_name_belongs_to_exactly_one_way_of_publishing_devices(device: DeviceName) -> None:
+    (settings,) = (one for one in REPRESENTATIONS if belongs_to(str(device), one))
+    assert settings.representation[1] is device.group_by
+
+
+@given(st.text(max_size=70) | st.from_regex(r"cpudev[a-z0-9]{0,12}", fullmatch=True))
+def test_any_other_text_is_not_the_name_of_a_device(text: str) -> None:
+    parsed = parse_device(text)
+    assert parsed is None or str(parsed) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "cpudev", "cpudev7", "cpudev0007", "cpudev\u0660\u0660\u0667", "cpudevnuma", "cpudevnuma1", "cpudevnuma-01",
+     "cpudevsocket0000", "cpudevmachine000", "cpudevcluster000", "Cpudev007", "cpudev007\n", "gpu000"],
+)  # fmt: skip
+def test_a_name_that_is_spelt_otherwise_stands_for_nothing(text: str) -> None:
+    assert parse_device(text) is None
+    assert not any(belongs_to(text, settings) for settings in REPRESENTATIONS)
+
+
+def test_group_by_has_no_effect_on_names_in_individual_mode() -> None:
+    assert belongs_to("cpudev004", Settings(mode=Mode.INDIVIDUAL, group_by=GroupBy.SOCKET))
