@@ -1,10 +1,14 @@
-"""The kinds of Kubernetes objects that the operator and the agent read or write, and their URL paths."""
+"""The kinds of Kubernetes objects that the operator and the agent read or write, and what all kinds share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from dracpu_api.names import API_GROUP, API_VERSION
+
+Json = Mapping[str, Any]  # a JSON object that is only read
+JsonObject = dict[str, Any]  # one that may be changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,9 @@ CPU_NODES: Final = Resource(API_GROUP, API_VERSION, "cpunodes", "CpuNode")
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
+
+
+def resource_version(entity: Json) -> int:
+    """The resourceVersion of an object or a list. Versions within one kind of objects may be compared: documented since
+    Kubernetes 1.35, true for every version that stores in etcd."""
+    return int(entity["metadata"]["resourceVersion"])

@@ -16,7 +16,6 @@ from tls_material import CERTIFICATE, KEY
 from dracpu_agent.cluster.access import ApiAccess, TokenFile, from_kubeconfig, in_cluster
 from dracpu_agent.cluster.client import LineSplitter
 from dracpu_agent.cluster.errors import ClusterConfigError
-from dracpu_agent.cluster.resources import CPU_NODES, EVENTS, NODES, RESOURCE_CLAIMS
 
 
 def kubeconfig(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ApiAccess:
@@ -124,14 +123,6 @@ def test_a_broken_kubeconfig_is_not_quoted(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(ClusterConfigError, match=os.strerror(2)):
         from_kubeconfig(tmp_path / "none")
-
-
-def test_paths_are_those_of_the_api() -> None:
-    assert NODES.path("n1") == "/api/v1/nodes/n1"
-    assert CPU_NODES.path("n1", subresource="status") == "/apis/dra.cpu/v1alpha1/cpunodes/n1/status"
-    assert EVENTS.path(namespace="default") == "/apis/events.k8s.io/v1/namespaces/default/events"
-    with pytest.raises(ValueError, match="in namespaces"):
-        RESOURCE_CLAIMS.path("c")
 
 
 @given(st.lists(st.binary(max_size=30)), st.lists(st.integers(0, 200), max_size=8))

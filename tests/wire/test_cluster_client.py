@@ -26,7 +26,7 @@ from dracpu_agent.cluster.errors import (
     NotFoundError,
     UnavailableError,
 )
-from dracpu_agent.cluster.resources import CPU_NODES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, revision_of
+from dracpu_api.resources import CPU_NODES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, resource_version
 from dracpu_api.settings import encode_spec
 
 
@@ -210,7 +210,7 @@ class Watch:
 
 async def test_a_watch_shows_what_happens_from_a_revision_on(server: FakeApi, client: ApiClient) -> None:
     server.add("nodes", {"metadata": {"name": "before"}})
-    since = revision_of(await client.list(NODES))
+    since = resource_version(await client.list(NODES))
     server.add("nodes", {"metadata": {"name": "n1"}})
     watch = Watch(client, since, "metadata.name=n1")
     async with background(watch.run()):
@@ -223,7 +223,7 @@ async def test_a_watch_shows_what_happens_from_a_revision_on(server: FakeApi, cl
         server.bookmark()
         bookmark = await watch.seen.get()
         assert bookmark.type == "BOOKMARK"
-        assert revision_of(bookmark.object) > since
+        assert resource_version(bookmark.object) > since
     await server.until(lambda: server.watching == 0)  # cancelled: the connection is closed, not leaked
 
 

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.errors import ApiError, ClusterConfigError, UnavailableError, api_error
-from dracpu_agent.cluster.resources import JsonObject, Resource
 from dracpu_agent.http1.client import HttpClient, HttpTimeoutError, Limits, OriginError
 from dracpu_agent.http1.message import HttpError
+from dracpu_api.resources import JsonObject, Resource
 
 FIELD_MANAGER: Final = "dracpu-agent"
 

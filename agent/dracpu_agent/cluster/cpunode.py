@@ -10,10 +10,10 @@ import structlog
 
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.errors import ApiError, ConflictError, NotFoundError
-from dracpu_agent.cluster.resources import CPU_NODES, JsonObject, revision_of
 from dracpu_agent.cluster.retry_delay import Backoff
 from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_transition_times
 from dracpu_agent.cluster.watch import Reflector, Snapshot
+from dracpu_api.resources import CPU_NODES, JsonObject, resource_version
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -90,7 +90,7 @@ class StatusWriter:
         """The CpuNode as the watch shows it."""
         if cpu_node is None or self._object is None:
             self._written = None  # what was written to a former object does not count
-        elif revision_of(cpu_node) < revision_of(self._object):
+        elif resource_version(cpu_node) < resource_version(self._object):
             return  # the watch lags behind the answer to our own write
         elif cpu_node["metadata"]["uid"] != self._object["metadata"]["uid"]:
             self._written = None

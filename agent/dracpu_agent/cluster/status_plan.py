@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dracpu_agent.cluster.resources import JsonObject
+from dracpu_api.resources import JsonObject
 
 _URGENT_FIELDS: Final = ("phase", "appliedRevision")
 

@@ -10,8 +10,8 @@ import structlog
 
 from dracpu_agent.cluster.client import ApiClient, WatchEvent
 from dracpu_agent.cluster.errors import ApiError
-from dracpu_agent.cluster.resources import JsonObject, Resource, revision_of
 from dracpu_agent.cluster.retry_delay import Backoff
+from dracpu_api.resources import JsonObject, Resource, resource_version
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class Reflector:
     async def _list(self) -> None:
         answer = await self._api.list(self._resource, field_selector=self._selector)
         objects = {item["metadata"]["name"]: item for item in answer.get("items") or ()}
-        self._take(objects, revision_of(answer))
+        self._take(objects, resource_version(answer))
 
     async def _watch(self) -> None:
         """One watch, from the revision known; it ends when the server has had enough of it."""
@@ -86,7 +86,7 @@ class Reflector:
             self._well()
 
     def _follow(self, event: WatchEvent) -> None:
-        revision = revision_of(event.object)
+        revision = resource_version(event.object)
         if event.type == "BOOKMARK":
             self._snapshot = Snapshot(self._snapshot.objects, revision)
             return

@@ -1,12 +1,10 @@
 """Reads the API server's answers: objects, events of a watch, and refusals as typed errors. No I/O."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from dracpu_api.resources import Json
 from dracpu_operator.errors import UnavailableError, api_error
-
-Json = Mapping[str, Any]
 
 _QUOTED: Final = 200  # bytes of an answer that is not a Status object; a proxy's may be a whole page
 

@@ -9,9 +9,8 @@ from typing import Final
 
 import structlog
 
-from dracpu_api.resources import CPU_NODES, NODES
+from dracpu_api.resources import CPU_NODES, NODES, Json
 from dracpu_api.settings import CpuNodeSpec, encode_spec
-from dracpu_operator.api.answers import Json
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.decide.records import CpuNode, Node
 from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError

@@ -4,17 +4,15 @@ somebody else has written its spec. Pure: what is read in, what to do out.
 Who has written what is known from `metadata.managedFields`, which the API server keeps.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 from dracpu_api.names import API_GROUP, API_VERSION
+from dracpu_api.resources import Json
 from dracpu_operator.errors import ManifestError
-
-Json = Mapping[str, Any]
 
 CHART: Final = "dracpu-chart"  # the field manager that the chart writes as
 

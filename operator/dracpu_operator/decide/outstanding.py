@@ -6,13 +6,13 @@ alone may list claims, tells it (`CpuNode.spec.outstanding`).
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from dracpu_api.device_names import belongs_to
 from dracpu_api.names import CAPACITY_CPU, DRIVER
+from dracpu_api.resources import Json
 from dracpu_api.settings import OutstandingClaim, Settings
 
-Json = Mapping[str, Any]
 ClaimsByNode = Mapping[str, tuple[OutstandingClaim, ...]]
 
 _MULTIPLES: Final = {"": 1, "k": 1000, "Ki": 1024}

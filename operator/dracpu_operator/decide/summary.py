@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dracpu_api.resources import Json
 from dracpu_operator.decide.records import CpuNode, Phase, Trouble
 from dracpu_operator.decide.rollout import budget
 from dracpu_operator.decide.selection import Selected
@@ -18,8 +19,6 @@ CONFLICTED: Final = "Conflicted"
 
 _BAD_AT_FIRST: Final = frozenset({"Invalid", "Stopped", "NodesFailed", "NodesInTrouble", "SamePriority"})
 _BAD: Final = _BAD_AT_FIRST | {"TooFewNodes"}  # at first that is only the beginning
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

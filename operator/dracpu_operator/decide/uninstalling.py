@@ -4,13 +4,11 @@ Claims that are allocated say so themselves. A node may hold CPUs for longer tha
 claim: only its CpuNode tells.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from dracpu_api.resources import Json
 from dracpu_operator.decide.outstanding import results_of
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, order=True)

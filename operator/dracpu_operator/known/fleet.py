@@ -6,13 +6,12 @@ to own writes may arrive in any order: of two views of one object the newer one 
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 
+from dracpu_api.resources import Json
 from dracpu_operator.decide.records import Config, CpuNode, Node
 from dracpu_operator.known.read import read_config, read_cpu_node, read_node
-
-Json = Mapping[str, Any]
 
 
 class Record(Protocol):

@@ -5,20 +5,18 @@ takes a processor for nearly two milliseconds with each such event: more than ev
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, NoReturn, Protocol
+from collections.abc import AsyncIterator
+from typing import NoReturn, Protocol
 
 import structlog
 
-from dracpu_api.resources import NODES, Resource
+from dracpu_api.resources import NODES, Json, Resource
 from dracpu_operator.backoff import Backoff
 from dracpu_operator.errors import ApiError, ExpiredError
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 
 log = structlog.get_logger()
-
-Json = Mapping[str, Any]
 
 
 class Source(Protocol):

@@ -3,17 +3,15 @@ one odd object must not stop the fleet."""
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_api.models import CpuDriverConfig, CpuDriverConfigSpec
 from dracpu_api.parts import Settings as SettingsFields
+from dracpu_api.resources import Json, resource_version
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
 from dracpu_api.validate import InvalidObjectError, parse
 from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Phase, Trouble, Wanted
-
-Json = Mapping[str, Any]
 
 _REVISION_DIGITS: Final = 16  # 64 bits: two settings of one cluster will not meet
 _API_VERSION: Final = "dra.cpu/v1alpha1"
@@ -26,7 +24,7 @@ _SILENT: Final = "its agent has not reported yet: does the DaemonSet's pod run o
 def read_node(raw: Json) -> Node:
     """A Node, or its metadata alone."""
     metadata = raw["metadata"]
-    return Node(metadata["name"], metadata["uid"], _version(metadata), dict(metadata.get("labels") or {}))
+    return Node(metadata["name"], metadata["uid"], resource_version(raw), dict(metadata.get("labels") or {}))
 
 
 def read_config(raw: Json) -> Config:
@@ -36,7 +34,7 @@ def read_config(raw: Json) -> Config:
     return Config(
         name=metadata["name"],
         uid=metadata["uid"],
-        version=_version(metadata),
+        version=resource_version(raw),
         generation=metadata.get("generation", 0),
         created=metadata.get("creationTimestamp") or "",
         wanted=wanted,
@@ -55,7 +53,7 @@ def read_cpu_node(raw: Json) -> CpuNode:
     return CpuNode(
         name=metadata["name"],
         uid=metadata["uid"],
-        version=_version(metadata),
+        version=resource_version(raw),
         generation=metadata.get("generation", 0),
         owner=_owner(metadata),
         spec=spec,
@@ -88,11 +86,6 @@ def _read_wanted(raw: Json) -> tuple[Wanted | None, tuple[str, ...]]:
     assert isinstance(config, CpuDriverConfig)
     settings = settings_of(config.spec)
     return Wanted(config.spec, settings, revision_of(settings)), ()
-
-
-def _version(metadata: Json) -> int:
-    # comparable within one kind: documented since Kubernetes 1.35, true for whatever stores in etcd
-    return int(metadata["resourceVersion"])
 
 
 def _owner(metadata: Json) -> str | None:

@@ -8,8 +8,8 @@ takes whole, which must not be published at all.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dracpu_agent.cluster.resources import JsonObject
 from dracpu_agent.cluster.slices.plan import plain
+from dracpu_api.resources import JsonObject
 
 _SHARING = ("allowMultipleAllocations", "capacity")
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dracpu_agent.cluster.resources import RESOURCE_SLICES, JsonObject
+from dracpu_api.resources import RESOURCE_SLICES, JsonObject
 
 DEVICES_PER_SLICE: Final = 64  # 128 are allowed until one of them carries a taint, which every device may some day
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from dracpu_agent.cluster.resources import JsonObject
 from dracpu_agent.devices.device import AttributeValue, Capacity, Device, Taint
+from dracpu_api.resources import JsonObject
 
 _LISTS: Final = frozenset({"strings", "ints", "bools", "versions"})
 

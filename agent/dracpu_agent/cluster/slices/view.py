@@ -6,7 +6,7 @@ writes count until the watch has caught up.
 
 from collections.abc import Mapping
 
-from dracpu_agent.cluster.resources import JsonObject, revision_of
+from dracpu_api.resources import JsonObject, resource_version
 
 
 class SliceView:
@@ -20,7 +20,7 @@ class SliceView:
     def see(self, objects: Mapping[str, JsonObject], revision: int) -> None:
         """The watch's state at a revision; it outdates the writes up to there."""
         self._seen = objects
-        self._written = {name: one for name, one in self._written.items() if revision_of(one) > revision}
+        self._written = {name: one for name, one in self._written.items() if resource_version(one) > revision}
         self._deleted &= {one["metadata"]["uid"] for one in objects.values()}
 
     def wrote(self, answer: JsonObject) -> None:
