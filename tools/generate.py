@@ -13,7 +13,7 @@ from typing import Final
 
 from grpc_tools import protoc  # type: ignore[import-untyped]
 
-from dracpu_api import generate as api
+from dracpu_api.objects import definitions
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PROTO_ROOT: Final = "agent"  # .proto files import each other, and register themselves, by their path below it
@@ -82,7 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the protobuf modules and the CRDs.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not up to date")
     check: bool = parser.parse_args().check
-    wanted = protobuf_modules(PROTO_FOLDERS) | api.files()
+    wanted = protobuf_modules(PROTO_FOLDERS) | definitions.files()
     if not check:
         write(wanted)
         return 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from dracpu_api.generate import crds
-from dracpu_api.validate import InvalidObjectError, parse
+from dracpu_api.objects.definitions import crds
+from dracpu_api.objects.validate import InvalidObjectError, parse
 from dracpu_operator import options
 from dracpu_operator.decide.default_config import read_manifest
 from dracpu_operator.errors import ManifestError, OperatorError

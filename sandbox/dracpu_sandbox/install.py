@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
-from dracpu_api.generate import RESOURCES, definition
 from dracpu_api.names import DRIVER
+from dracpu_api.objects.definitions import CUSTOM_RESOURCES, definition
 from dracpu_sandbox.client import ConflictError, KubeClient, KubeError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import CONFIGS, CPU_NODES, CRDS, DEVICE_CLASSES, NAMESPACES, JsonObject, Resource
@@ -26,7 +26,7 @@ _LOOK_SECONDS: Final = 0.05
 
 async def install(client: KubeClient, config: JsonObject | None) -> None:
     """Makes everything that nodes and operator rely on."""
-    for resource in RESOURCES:
+    for resource in CUSTOM_RESOURCES:
         await _ensure(client, CRDS, definition(resource))
     for name in _NAMESPACES:
         await _ensure(client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from helm_chart import HOOK, NAMESPACE, Manifest, container_of, granted, pod_of, render
 
-from dracpu_api.models import CpuDriverConfig
-from dracpu_api.validate import parse
+from dracpu_api.objects.models import CpuDriverConfig
+from dracpu_api.objects.validate import parse
 
 pytestmark = pytest.mark.skipif(
     helm_chart.helm() is None,

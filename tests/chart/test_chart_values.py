@@ -10,7 +10,8 @@ import pytest
 import yaml
 from helm_chart import CHART, Manifest, RefusedError, render
 
-from dracpu_api import generate, names
+from dracpu_api import names
+from dracpu_api.objects import definitions
 
 pytestmark = pytest.mark.skipif(
     helm_chart.helm() is None,
@@ -175,7 +176,7 @@ class TestTheCrds:
         return render().of_kind("CustomResourceDefinition")
 
     def test_are_the_projects_own_and_stay_when_the_chart_goes(self) -> None:
-        written = [yaml.safe_load(text) for text in generate.crds().values()]
+        written = [yaml.safe_load(text) for text in definitions.crds().values()]
         assert sorted(self.crds(), key=str) == sorted(written, key=str)
         for definition in self.crds():
             assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}

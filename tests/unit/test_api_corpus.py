@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dracpu_api.cpuset import CpuSet, CpuSetError
-from dracpu_api.parts import Settings
-from dracpu_api.validate import InvalidObjectError, parse
+from dracpu_api.objects.parts import Settings
+from dracpu_api.objects.validate import InvalidObjectError, parse
 
 
 @pytest.mark.parametrize("case", corpus_files.good(), ids=str)

@@ -8,7 +8,7 @@ from dracpu_agent.claims.parameters import read_parameters
 from dracpu_agent.cli import options
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_api import names
-from dracpu_api.validate import parse
+from dracpu_api.objects.validate import parse
 from dracpu_operator.metrics import Metrics as OperatorMetrics
 
 SHOWN = doc_manifests.shown()

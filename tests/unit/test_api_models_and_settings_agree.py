@@ -9,7 +9,8 @@ from node_specs import specs
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from dracpu_api import models, parts, settings
+from dracpu_api import settings
+from dracpu_api.objects import models, parts
 from dracpu_api.settings import CpuNodeSpec, decode_settings, decode_spec, encode_settings, encode_spec
 
 TWINS = [(parts.Settings, settings.Settings), (parts.Allocation, settings.Allocation)]

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from dracpu_api import names
-from dracpu_api.models import CpuDriverConfig, CpuNode
+from dracpu_api.objects.models import CpuDriverConfig, CpuNode
 
 
 def test_a_claim_with_one_request_is_named_by_its_uid_alone() -> None:

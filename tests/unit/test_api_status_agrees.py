@@ -7,7 +7,7 @@ from dracpu_agent.cluster.status_plan import with_transition_times
 from dracpu_agent.node import NodeState
 from dracpu_agent.report import node_status as status
 from dracpu_agent.report.conditions import conditions_of
-from dracpu_api.models import CpuNodeStatus
+from dracpu_api.objects.models import CpuNodeStatus
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import LAB, PRESETS

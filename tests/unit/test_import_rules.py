@@ -13,6 +13,8 @@ SOURCES = ("agent", "crds", "operator", "sandbox")
 
 # a room of the product, and what none of its modules may import
 FORBIDDEN = [
+    ("dracpu_api", "pydantic"),
+    ("dracpu_api", "asyncio"),
     ("dracpu_operator.decide", "asyncio"),
     ("dracpu_operator.decide", "time"),
     ("dracpu_operator.decide", "kubernetes_asyncio"),
@@ -27,6 +29,9 @@ FORBIDDEN = [
     ("dracpu_operator.api", "dracpu_agent.node"),
 ]
 
+# packages in which every module has its place in the layers
+FULLY_LAYERED = ["dracpu_agent", "dracpu_api", "dracpu_operator"]
+
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -39,7 +44,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     for room, forbidden in FORBIDDEN:
         module = _folder(copy, room) / f"{_module(forbidden)}.py"
         module.write_text(f'"""A new module."""\n\nimport {forbidden}\n')
-    (_folder(copy, "dracpu_operator") / "beside_the_rooms.py").write_text('"""A new module."""\n')
+    for package in FULLY_LAYERED:
+        (_folder(copy, package) / "beside_the_rooms.py").write_text('"""A new module."""\n')
     path = os.pathsep.join(str(copy / folder) for folder in SOURCES)
     command = [sys.executable, "-c", "import importlinter.cli as cli; cli.lint_imports_command()", "--no-cache"]
     finished = subprocess.run(
@@ -54,8 +60,9 @@ def test_a_new_module_with_a_forbidden_import_is_refused(report: str, room: str,
     assert f"{room}.{_module(forbidden)} -> {forbidden} " in report
 
 
-def test_a_new_module_beside_the_rooms_of_the_operator_is_refused(report: str) -> None:
-    assert "dracpu_operator.beside_the_rooms" in report
+@pytest.mark.parametrize("package", FULLY_LAYERED)
+def test_a_new_module_beside_the_rooms_is_refused(report: str, package: str) -> None:
+    assert f"{package}.beside_the_rooms" in report
 
 
 def _folder(root: Path, room: str) -> Path:

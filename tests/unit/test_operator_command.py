@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dracpu_api.generate import crds
+from dracpu_api.objects.definitions import crds
 from dracpu_operator.__main__ import main
 from dracpu_operator.errors import ListenError
 from dracpu_operator.http import parse_address

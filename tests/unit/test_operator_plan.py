@@ -7,7 +7,7 @@ from fleets import config, cpu_node, node
 from hypothesis import given
 from node_specs import specs
 
-from dracpu_api.models import CpuNode as CpuNodeModel
+from dracpu_api.objects.models import CpuNode as CpuNodeModel
 from dracpu_api.settings import OutstandingClaim, encode_spec
 from dracpu_operator.decide.plan import Change, Plan, make_plan, respec, spec_of
 from dracpu_operator.decide.records import Config, CpuNode, Node

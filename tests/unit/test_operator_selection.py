@@ -7,7 +7,7 @@ from fleets import config, node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dracpu_api.models import NodeSelector, SelectorRequirement
+from dracpu_api.objects.models import NodeSelector, SelectorRequirement
 from dracpu_operator.decide.selection import matches, precedence, select
 
 LABELS = {"pool": "databases", "zone": "a"}

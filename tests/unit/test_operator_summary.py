@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fleets import config, cpu_node, node
 
-from dracpu_api.models import CpuDriverConfigStatus
+from dracpu_api.objects.models import CpuDriverConfigStatus
 from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.summary import Moment, Progress, announcements, is_same, is_urgent, progress_of, status_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dracpu_api.models import CpuDriverConfigSpec
+from dracpu_api.objects.models import CpuDriverConfigSpec
 from dracpu_api.settings import CpuNodeSpec, Settings
 
 

@@ -7,7 +7,7 @@ where the former one stopped.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dracpu_api.models import Rollout
+from dracpu_api.objects.models import Rollout
 from dracpu_operator.decide.records import CpuNode, Phase
 
 

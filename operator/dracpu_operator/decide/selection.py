@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dracpu_api.models import NodeSelector, SelectorRequirement
+from dracpu_api.objects.models import NodeSelector, SelectorRequirement
 from dracpu_operator.decide.records import Config, Node
 
 OS_LABEL: Final = "kubernetes.io/os"  # kubelet: set on every Node

@@ -6,11 +6,11 @@ import json
 from typing import Final
 
 from dracpu_api.cpuset import CpuSet, CpuSetError
-from dracpu_api.models import CpuDriverConfig, CpuDriverConfigSpec
-from dracpu_api.parts import Settings as SettingsFields
+from dracpu_api.objects.models import CpuDriverConfig, CpuDriverConfigSpec
+from dracpu_api.objects.parts import Settings as SettingsFields
+from dracpu_api.objects.validate import InvalidObjectError, parse
 from dracpu_api.resources import Json, resource_version
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
-from dracpu_api.validate import InvalidObjectError, parse
 from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Phase, Trouble, Wanted
 
 _REVISION_DIGITS: Final = 16  # 64 bits: two settings of one cluster will not meet

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from dracpu_api import generate
-from dracpu_api.schema import SchemaError, structural
+from dracpu_api.objects import definitions
+from dracpu_api.objects.schema import SchemaError, structural
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,26 +23,26 @@ def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str
             yield from walk(schema[nested], f"{path}[]")
 
 
-def version(resource: generate.Resource) -> dict[str, Any]:
-    (only,) = generate.definition(resource)["spec"]["versions"]
+def version(resource: definitions.CustomResource) -> dict[str, Any]:
+    (only,) = definitions.definition(resource)["spec"]["versions"]
     assert isinstance(only, dict)
     return only
 
 
-@pytest.fixture(params=generate.RESOURCES, ids=lambda resource: resource.kind)
+@pytest.fixture(params=definitions.CUSTOM_RESOURCES, ids=lambda resource: resource.kind)
 def schema(request: pytest.FixtureRequest) -> dict[str, Any]:
     made: dict[str, Any] = version(request.param)["schema"]["openAPIV3Schema"]
     return made
 
 
-@pytest.mark.parametrize("path", sorted(generate.files()))
+@pytest.mark.parametrize("path", sorted(definitions.files()))
 def test_the_files_in_the_repository_are_up_to_date(path: str) -> None:
-    assert (ROOT / path).read_text() == generate.files()[path], "run `make generate` and commit the result"
+    assert (ROOT / path).read_text() == definitions.files()[path], "run `make generate` and commit the result"
 
 
 def test_the_text_reads_back_as_the_definition() -> None:
-    for resource in generate.RESOURCES:
-        assert yaml.safe_load(generate.crds()[f"{resource.plural}.yaml"]) == generate.definition(resource)
+    for resource in definitions.CUSTOM_RESOURCES:
+        assert yaml.safe_load(definitions.crds()[f"{resource.plural}.yaml"]) == definitions.definition(resource)
 
 
 def test_every_value_has_a_type(schema: dict[str, Any]) -> None:
@@ -58,14 +58,14 @@ def test_every_field_is_explained(schema: dict[str, Any]) -> None:
 
 
 def test_a_config_needs_no_field_and_a_node_needs_its_spec() -> None:
-    config, node = (version(resource)["schema"]["openAPIV3Schema"] for resource in generate.RESOURCES)
+    config, node = (version(resource)["schema"]["openAPIV3Schema"] for resource in definitions.CUSTOM_RESOURCES)
     assert "required" not in config
     assert "required" not in config["properties"]["spec"]
     assert node["required"] == ["spec"]
 
 
 def test_nested_defaults_are_filled_in_where_the_object_is_absent() -> None:
-    config, _ = (version(resource)["schema"]["openAPIV3Schema"] for resource in generate.RESOURCES)
+    config, _ = (version(resource)["schema"]["openAPIV3Schema"] for resource in definitions.CUSTOM_RESOURCES)
     spec = config["properties"]["spec"]
     nested = [spec] + [spec["properties"][name] for name in ("allocation", "nodeSelector", "rollout")]
     assert [node["default"] for node in nested] == [{}, {}, {}, {}]
@@ -78,17 +78,17 @@ def test_rules_keep_to_cel_without_optional_syntax(schema: dict[str, Any]) -> No
 
 
 def test_columns_lead_to_fields_that_exist() -> None:
-    for resource in generate.RESOURCES:
+    for resource in definitions.CUSTOM_RESOURCES:
         paths = {path for path, _ in walk(version(resource)["schema"]["openAPIV3Schema"])}
-        columns = {column.path for column in resource.columns} - {generate.AGE.path}
+        columns = {column.path for column in resource.columns} - {definitions.AGE.path}
         assert columns <= paths
 
 
 def test_columns_end_with_the_age_and_then_the_wide_ones() -> None:
-    for resource in generate.RESOURCES:
+    for resource in definitions.CUSTOM_RESOURCES:
         wide = [column.wide for column in resource.columns]
         assert wide == sorted(wide)
-        assert [column for column in resource.columns if not column.wide][-1] == generate.AGE
+        assert [column for column in resource.columns if not column.wide][-1] == definitions.AGE
 
 
 def test_alternatives_that_no_structural_schema_has_are_refused() -> None:

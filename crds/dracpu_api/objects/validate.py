@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dracpu_api.models import CpuDriverConfig, CpuNode
+from dracpu_api.objects.models import CpuDriverConfig, CpuNode
 
 _MODELS: Final = {model.__name__: model for model in (CpuDriverConfig, CpuNode)}
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, WithJsonSchema
 
-from dracpu_api import rules
+from dracpu_api.objects import rules
 from dracpu_api.settings import GroupBy, Mode, Strategy
 
 _SPELLINGS = {"cpus": "CPUs", "pcie": "PCIe"}  # how Kubernetes writes abbreviations inside a name

@@ -1,16 +1,15 @@
-"""The two objects, CpuDriverConfig and CpuNode, as pydantic models.
+"""The two objects, CpuDriverConfig and CpuNode.
 
-They are the source of the CRDs (generate.py): a docstring below a field is what `kubectl explain` prints. The operator
-validates with them; the agent does not import them (pydantic would cost each node some 20 MiB) and reads specs with
-settings.py. A test holds the two together.
+A docstring below a field is what `kubectl explain` prints. The agent reads specs with dracpu_api/settings.py instead; a
+test holds the two descriptions together.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, WithJsonSchema
 
-from dracpu_api import rules
-from dracpu_api.parts import (
+from dracpu_api.objects import rules
+from dracpu_api.objects.parts import (
     ApiVersion,
     Budget,
     Conditions,

@@ -10,13 +10,13 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
-from dracpu_api.models import CpuDriverConfig, CpuNode
 from dracpu_api.names import API_GROUP, API_VERSION
-from dracpu_api.schema import structural
+from dracpu_api.objects.models import CpuDriverConfig, CpuNode
+from dracpu_api.objects.schema import structural
 
 CHART_FOLDER: Final = "charts/dra-cpu-operator/crd-files"
 
-_HEADER: Final = "# Made from crds/dracpu_api/models.py by `make generate`; changes belong there.\n"
+_HEADER: Final = "# Made from crds/dracpu_api/objects by `make generate`; changes belong there.\n"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Resource:
+class CustomResource:
     """One custom resource: its names, its model and its columns."""
 
     model: type[BaseModel]
@@ -56,8 +56,8 @@ class Resource:
 
 AGE: Final = Column("Age", ".metadata.creationTimestamp", "", type="date")
 
-RESOURCES: Final = (
-    Resource(
+CUSTOM_RESOURCES: Final = (
+    CustomResource(
         CpuDriverConfig,
         plural="cpudriverconfigs",
         short_name="cpucfg",
@@ -74,7 +74,7 @@ RESOURCES: Final = (
             Column("Priority", ".spec.priority", "The highest wins a node", type="integer", wide=True),
         ),
     ),
-    Resource(
+    CustomResource(
         CpuNode,
         plural="cpunodes",
         short_name="cpun",
@@ -97,7 +97,7 @@ RESOURCES: Final = (
 
 def crds() -> dict[str, str]:
     """File name -> YAML text of each CustomResourceDefinition."""
-    return {f"{resource.plural}.yaml": _yaml(definition(resource)) for resource in RESOURCES}
+    return {f"{resource.plural}.yaml": _yaml(definition(resource)) for resource in CUSTOM_RESOURCES}
 
 
 def files() -> dict[str, str]:
@@ -105,7 +105,7 @@ def files() -> dict[str, str]:
     return {f"{folder}/{name}": text for folder in ("crds", CHART_FOLDER) for name, text in crds().items()}
 
 
-def definition(resource: Resource) -> dict[str, Any]:
+def definition(resource: CustomResource) -> dict[str, Any]:
     """The CustomResourceDefinition of one resource."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
