@@ -14,7 +14,6 @@ from dracpu_agent.checkpoint.statefile import load
 from dracpu_agent.cli import plan as planning
 from dracpu_agent.cli.options import parse, run_options
 from dracpu_agent.cli.topology_table import table
-from dracpu_agent.errors import DriverError
 from dracpu_agent.host.sysfs import read
 from dracpu_agent.observe import logging
 from dracpu_agent.observe.state import StateError, read_state
@@ -22,6 +21,7 @@ from dracpu_agent.report.document import document_of_checkpoint, table_of
 from dracpu_agent.topology import described, export
 from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.errors import DriverError
 from dracpu_api.settings import Allocation, Strategy
 
 

@@ -3,9 +3,7 @@ in a status condition or in the log, and is translated once, at the edge: into a
 condition. Rooms define their own subclasses.
 """
 
-
-class DriverError(Exception):
-    """Base of everything that this driver refuses or could not do."""
+from dracpu_api.errors import DriverError
 
 
 class ClaimError(DriverError):

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import yaml
 
+from dracpu_api.errors import DriverError
 from dracpu_api.objects.definitions import crds
 from dracpu_api.objects.validate import InvalidObjectError, parse
 from dracpu_operator import options
 from dracpu_operator.decide.default_config import read_manifest
-from dracpu_operator.errors import ManifestError, OperatorError
+from dracpu_operator.errors import ManifestError
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
     parsed = options.parse(sys.argv[1:])
     try:
         _COMMANDS[parsed.command](parsed)
-    except OperatorError as error:
+    except DriverError as error:
         sys.exit(f"dracpu-operator: {error}")
 
 
@@ -40,8 +41,9 @@ def _crds(_: Namespace) -> None:
 def _default_config(parsed: Namespace) -> None:
     from dracpu_operator import hooks  # noqa: PLC0415 - crds and validate need no client
 
+    text = _text(parsed.file)
     try:
-        manifest = read_manifest(_text(parsed.file))
+        manifest = read_manifest(text)
     except ManifestError as error:
         raise ManifestError(f"{parsed.file} {error}") from error
     print(asyncio.run(hooks.default_config(options.kubeconfig_option(parsed), manifest)))
@@ -69,7 +71,7 @@ def _problems(file: Path) -> Iterator[str]:
     try:
         documents = [document for document in yaml.safe_load_all(_text(file)) if document is not None]
     except yaml.YAMLError as error:
-        raise OperatorError(f"cannot read {file}: {error}") from error
+        raise ManifestError(f"cannot read {file}: {error}") from error
     if not documents:
         yield f"{file}: there is no object in it"
     for number, document in enumerate(documents, start=1):
@@ -83,7 +85,7 @@ def _text(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise OperatorError(f"cannot read {file}: {error}") from error
+        raise ManifestError(f"cannot read {file}: {error}") from error
 
 
 def _title(document: object, number: int) -> str:

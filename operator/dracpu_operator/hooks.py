@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_api.resources import CONFIGS, CPU_NODES, RESOURCE_CLAIMS, Json, Resource
 from dracpu_operator.api import access
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.decide.default_config import CHART, Action, decide
 from dracpu_operator.decide.uninstalling import Holder, all_holders, holders_of, holders_on
-from dracpu_operator.errors import ApiError, ConflictError, HeldError, NotFoundError, UnavailableError
+from dracpu_operator.errors import HeldError
 
 _T = TypeVar("_T")
 

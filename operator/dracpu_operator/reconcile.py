@@ -11,17 +11,17 @@ from typing import Final, NoReturn
 
 import structlog
 
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError
 from dracpu_api.resources import CONFIGS, CPU_NODES, NODES, RESOURCE_CLAIMS
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.api.statuses import StatusWriter
 from dracpu_operator.api.writes import CpuNodeWriter, Job
-from dracpu_operator.backoff import Backoff
 from dracpu_operator.decide.following import Following
 from dracpu_operator.decide.outstanding import AllocatedClaims, ClaimsByNode
 from dracpu_operator.decide.plan import Plan, make_plan, respec, spec_of
 from dracpu_operator.decide.records import CpuNode
-from dracpu_operator.errors import ApiError
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.known.nodewatch import relist_nodes

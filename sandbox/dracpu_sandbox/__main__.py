@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from dracpu_agent.errors import DriverError
+from dracpu_api.errors import DriverError
 from dracpu_sandbox import options
 from dracpu_sandbox.errors import SandboxError, cause
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, TextIO
 
-from dracpu_operator.errors import OperatorError
+from dracpu_api.errors import DriverError
 from dracpu_operator.intervals import Intervals
 from dracpu_sandbox.agentpods import AgentPods, node_of_agent
 from dracpu_sandbox.binaries import real
@@ -190,7 +190,7 @@ class Sandbox:
 async def _watched(operator: OperatorThread) -> None:
     try:
         await operator.ended()
-    except OperatorError as error:
+    except DriverError as error:
         raise SandboxError(f"the operator has ended: {error}") from error
 
 

@@ -8,7 +8,7 @@ from dra_objects import slice_of
 from nodes import NODE, claim_object, share
 
 from dracpu_agent.cluster.claims import ApiClaimReader
-from dracpu_agent.cluster.errors import ApiError, UnavailableError
+from dracpu_api.errors import ApiError, UnavailableError
 
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 

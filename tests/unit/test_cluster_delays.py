@@ -2,37 +2,9 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from dracpu_agent.cluster.errors import UnavailableError, api_error
 from dracpu_agent.cluster.events import EventLimiter, Subject
-from dracpu_agent.cluster.retry_delay import Backoff
 from dracpu_agent.cluster.slices.repair_pace import Pace
 from dracpu_agent.cluster.slices.view import SliceView
-
-
-def test_a_backoff_doubles_to_its_cap_and_begins_anew_after_a_success() -> None:
-    backoff = Backoff(1, 8, jitter=lambda low, high: high)
-    assert [backoff.next() for _ in range(5)] == [1, 2, 4, 8, 8]
-    backoff.reset()
-    assert backoff.next() == 1
-
-
-def test_a_backoff_waits_as_long_as_the_server_asks_within_its_cap() -> None:
-    def asked(seconds: float) -> UnavailableError:
-        return UnavailableError("later", status=429, retry_after=seconds)
-
-    assert Backoff(1, 8).next(asked(5)) == 5
-    assert Backoff(1, 8).next(asked(3600)) == 8
-
-
-@given(st.integers(1, 50))
-def test_jitter_stays_between_half_and_whole(attempts: int) -> None:
-    backoff = Backoff(0.5, 30)
-    delay = [backoff.next() for _ in range(attempts)][-1]
-    whole = min(0.5 * 2 ** (attempts - 1), 30)
-    assert whole / 2 <= delay <= whole
 
 
 def test_the_first_repair_is_prompt_and_the_next_ones_wait_longer_each() -> None:
@@ -117,9 +89,3 @@ def test_a_late_sight_of_a_deleted_object_does_not_bring_it_back() -> None:
     assert view.slices() == []
     view.see({"a": stored("a", "u3", 8)}, 8)  # a new one of the same name
     assert view.slices() == [stored("a", "u3", 8)]
-
-
-def test_an_answer_without_a_status_object_is_an_error_with_its_code() -> None:
-    error = api_error(503, None, what="list resourceslices")
-    assert isinstance(error, UnavailableError)
-    assert str(error) == "list resourceslices: Http503: no explanation was given"

@@ -16,8 +16,8 @@ from dracpu_agent.cluster.claims import ApiClaimReader, ClaimMissingError
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.device_status import DeviceStatusWriter
 from dracpu_agent.cluster.events import EventLimiter, Events, Subject
-from dracpu_agent.cluster.retry_delay import Backoff
 from dracpu_agent.errors import NotReadyError
+from dracpu_api.backoff import Backoff
 from dracpu_api.cpuset import CpuSet
 
 

@@ -13,7 +13,7 @@ from nodes import spec
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.cpunode import CpuNodeWatch, StatusWriter
-from dracpu_agent.cluster.retry_delay import Backoff
+from dracpu_api.backoff import Backoff
 from dracpu_api.settings import encode_spec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,9 +9,9 @@ from fake_api import FakeApi
 
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, ForbiddenError
-from dracpu_agent.cluster.retry_delay import Backoff
 from dracpu_agent.cluster.watch import Reflector, Snapshot
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError, ForbiddenError
 from dracpu_api.resources import NODES
 
 

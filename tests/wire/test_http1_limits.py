@@ -12,9 +12,10 @@ from tls_material import CERTIFICATE, KEY
 
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, ClusterConfigError, UnavailableError
+from dracpu_agent.cluster.errors import ClusterConfigError
 from dracpu_agent.http1.client import ClosedError, ConnectError, HttpClient, HttpTimeoutError, Limits, OriginError
 from dracpu_agent.http1.message import ConnectionLostError, HttpError, RequestError
+from dracpu_api.errors import ApiError, UnavailableError
 from dracpu_api.resources import NODES
 
 

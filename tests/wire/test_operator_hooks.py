@@ -12,7 +12,8 @@ from background import background
 from fake_api import FakeApi, JsonObject
 from running_operator import kubeconfig
 
-from dracpu_operator.errors import HeldError, NotFoundError, RefusedError, UnavailableError
+from dracpu_api.errors import NotFoundError, RefusedError, UnavailableError
+from dracpu_operator.errors import HeldError
 from dracpu_operator.hooks import Patience, default_config, refuse, uninstall_check
 
 QUICK = Patience(served=5.0, released=0.0, between=0.01)

@@ -122,7 +122,7 @@ async def test_while_the_api_server_refuses_it_is_not_ready_and_says_why(blind: 
     blind.api.fail("PATCH cpunodes", 403, "Forbidden", "cannot patch cpunodes", times=1000)
     blind.edit(mode="individual")
     await blind.api.until(blind.reconciler.ready)
-    assert "403 cannot patch cpunodes" in blind.reconciler.ready()[0]
+    assert "Forbidden: cannot patch cpunodes" in blind.reconciler.ready()[0]
     assert blind.reconciler.live() == []
 
 

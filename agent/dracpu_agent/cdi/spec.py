@@ -9,8 +9,8 @@ from typing import Final
 
 from dracpu_agent.claims.checkpoint import CheckpointError, decode_claim, encode_claim
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.errors import DriverError
 from dracpu_api import names
+from dracpu_api.errors import DriverError
 
 VERSION: Final = "0.6.0"  # CDI: the first with annotations
 _RECORD: Final = f"{names.DRIVER}/claim"

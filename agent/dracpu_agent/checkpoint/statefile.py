@@ -17,7 +17,8 @@ import structlog
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.checkpoint import Checkpoint, CheckpointError
-from dracpu_agent.errors import DriverError, NotReadyError
+from dracpu_agent.errors import NotReadyError
+from dracpu_api.errors import DriverError
 
 CURRENT: Final = "checkpoint.json"
 PREVIOUS: Final = "checkpoint.previous.json"

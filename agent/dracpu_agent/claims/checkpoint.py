@@ -12,8 +12,8 @@ from typing import Any, Final
 from dracpu_agent.claims.earmarks import Places
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.errors import DriverError
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
+from dracpu_api.errors import DriverError
 from dracpu_api.settings import (
     CpuNodeSpec,
     Settings,

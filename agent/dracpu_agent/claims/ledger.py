@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
-from dracpu_agent.errors import DriverError
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet, union
+from dracpu_api.errors import DriverError
 
 
 class LedgerError(DriverError):

@@ -20,10 +20,10 @@ from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.allocation.packed import packed
 from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.publish import resolve
-from dracpu_agent.errors import DriverError
 from dracpu_agent.topology.described import ONLY
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
+from dracpu_api.errors import DriverError
 
 Answer = dict[str, object]
 MODES: Final = ("numa-packed", "numa-distributed")

@@ -9,8 +9,8 @@ import structlog
 from dracpu_agent.claims.alignment import alignments_of, matched, roots_of
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, NotFoundError
 from dracpu_agent.errors import ClaimError, NotReadyError
+from dracpu_api.errors import ApiError, NotFoundError
 from dracpu_api.resources import RESOURCE_CLAIMS, RESOURCE_SLICES, JsonObject
 
 NEIGHBOURS_SECONDS: Final = 2.0  # a preference is not worth more of the kubelet's 45 s

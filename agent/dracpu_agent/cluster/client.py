@@ -12,9 +12,10 @@ from typing import Final, Literal, Self, cast
 from urllib.parse import urlencode
 
 from dracpu_agent.cluster.access import ApiAccess
-from dracpu_agent.cluster.errors import ApiError, ClusterConfigError, UnavailableError, api_error
+from dracpu_agent.cluster.errors import ClusterConfigError
 from dracpu_agent.http1.client import HttpClient, HttpTimeoutError, Limits, OriginError
 from dracpu_agent.http1.message import HttpError
+from dracpu_api.errors import ApiError, UnavailableError, api_error
 from dracpu_api.resources import JsonObject, Resource
 
 FIELD_MANAGER: Final = "dracpu-agent"
@@ -149,7 +150,7 @@ class ApiClient:
     async def watch(
         self, resource: Resource, *, resource_version: int, field_selector: str = ""
     ) -> AsyncGenerator[WatchEvent, None]:
-        """What happens from a resourceVersion on, until the server ends the watch; GoneError when it is too old.
+        """What happens from a resourceVersion on, until the server ends the watch; ExpiredError when it is too old.
 
         Iterate inside `contextlib.aclosing`, which closes the connection at once when the loop is left.
         """

@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 import structlog
 
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, ConflictError, NotFoundError
-from dracpu_agent.cluster.retry_delay import Backoff
 from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_transition_times
 from dracpu_agent.cluster.watch import Reflector, Snapshot
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError, ConflictError, NotFoundError
 from dracpu_api.resources import CPU_NODES, JsonObject, resource_version
 
 log = structlog.stdlib.get_logger(__name__)

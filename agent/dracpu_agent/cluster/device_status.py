@@ -8,8 +8,8 @@ import structlog
 
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_agent.cluster.retry_delay import Backoff
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_api.resources import RESOURCE_CLAIMS, JsonObject
 
 log = structlog.stdlib.get_logger(__name__)

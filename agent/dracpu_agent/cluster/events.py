@@ -11,8 +11,8 @@ from typing import Final, Literal, NoReturn
 import structlog
 
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, UnavailableError
-from dracpu_agent.cluster.retry_delay import Backoff
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError, UnavailableError
 from dracpu_api.resources import CPU_NODES, EVENTS, RESOURCE_CLAIMS, JsonObject
 
 log = structlog.stdlib.get_logger(__name__)

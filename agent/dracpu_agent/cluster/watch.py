@@ -9,8 +9,8 @@ from typing import NoReturn
 import structlog
 
 from dracpu_agent.cluster.client import ApiClient, WatchEvent
-from dracpu_agent.cluster.errors import ApiError
-from dracpu_agent.cluster.retry_delay import Backoff
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError
 from dracpu_api.resources import JsonObject, Resource, resource_version
 
 log = structlog.stdlib.get_logger(__name__)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from dracpu_agent.errors import DriverError
+from dracpu_api.errors import DriverError
 
 STATIC: Final = "static"
 STATE_FILE: Final = "cpu_manager_state"

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from dracpu_agent.errors import DriverError
+from dracpu_api.errors import DriverError
 
 HEAD_LIMIT: Final = 64 * 1024  # status lines, headers and trailers of one answer together
 CHUNK_LINE_LIMIT: Final = 1024  # the size of a chunk with its extensions, which are ignored

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import structlog
 
 from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
-from dracpu_agent.errors import DriverError
+from dracpu_api.errors import DriverError
 
 Verb = Literal["prepare", "unprepare"]
 

@@ -8,7 +8,7 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from dracpu_agent.errors import DriverError
+from dracpu_api.errors import DriverError
 
 MAX_PATH_BYTES: Final = 107  # Linux: sun_path has 108 bytes, the last one is NUL
 

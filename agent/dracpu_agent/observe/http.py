@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from dracpu_agent.errors import DriverError
 from dracpu_agent.observe.exchange import ExchangeServer
 from dracpu_agent.observe.metrics import CONTENT_TYPE as METRICS_TYPE
 from dracpu_agent.observe.metrics import Metrics
+from dracpu_api.errors import DriverError
 
 EXCHANGE_SECONDS: Final = 5.0  # from the connection to the last byte of the answer
 REQUEST_BYTES: Final = 8192

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from dracpu_agent.errors import DriverError
+from dracpu_api.errors import DriverError
 
 PLUGIN_CONNECTION: Final = 1  # the runtime calls us
 RUNTIME_CONNECTION: Final = 2  # we call the runtime

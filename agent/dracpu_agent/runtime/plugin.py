@@ -15,13 +15,13 @@ from typing import Final, NoReturn
 import structlog
 from google.protobuf.message import DecodeError
 
-from dracpu_agent.errors import DriverError
 from dracpu_agent.placement.container import ContainerUpdate
 from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.hooks import Hooks, RuntimeHandler
 from dracpu_agent.runtime.mux import PLUGIN_CONNECTION, RUNTIME_CONNECTION, ConnectionEndedError, Mux
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_agent.runtime.ttrpc import Call, Client, Reply, Server, StatusError
+from dracpu_api.errors import DriverError
 
 SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 

@@ -14,9 +14,9 @@ from typing import Final
 import structlog
 from google.protobuf.message import DecodeError
 
-from dracpu_agent.errors import DriverError
 from dracpu_agent.runtime.mux import ConnectionEndedError, ProtocolError
 from dracpu_agent.runtime.proto import ttrpc_pb2
+from dracpu_api.errors import DriverError
 
 MAX_DATA: Final = 4 * 1024 * 1024  # a serialized Request or Response
 

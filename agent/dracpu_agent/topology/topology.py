@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, get_args
 
-from dracpu_agent.errors import DriverError
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.errors import DriverError
 
 CoreType = Literal["standard", "p-core", "e-core", "lp-e-core"]
 CORE_TYPES: Final[tuple[CoreType, ...]] = get_args(CoreType)

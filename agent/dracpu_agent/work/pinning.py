@@ -13,11 +13,12 @@ from typing import Final, Protocol
 import structlog
 
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.errors import ClaimError, DriverError, NotReadyError, PlacementError
+from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.containers import Connection, UnprovenContainer
 from dracpu_agent.placement.proof import UnknownConsumerError
+from dracpu_api.errors import DriverError
 
 PUSH_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 2.0

@@ -3,8 +3,8 @@
 import json
 from typing import Final
 
+from dracpu_api.errors import UnavailableError, api_error
 from dracpu_api.resources import Json
-from dracpu_operator.errors import UnavailableError, api_error
 
 _QUOTED: Final = 200  # bytes of an answer that is not a Status object; a proxy's may be a whole page
 

@@ -14,9 +14,9 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 
+from dracpu_api.errors import ApiError, UnavailableError
 from dracpu_api.resources import Json, Resource
 from dracpu_operator.api.answers import check, read_event, read_object
-from dracpu_operator.errors import ApiError, UnavailableError
 
 FIELD_MANAGER: Final = "dracpu-operator"
 

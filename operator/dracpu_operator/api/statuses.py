@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_api.resources import CONFIGS
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import ConfigEvents
@@ -24,7 +25,6 @@ from dracpu_operator.decide.summary import (
     progress_of,
     status_of,
 )
-from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics

@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
+from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_api.resources import CPU_NODES, NODES, Json
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.decide.records import CpuNode, Node
-from dracpu_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics, Request
 

@@ -10,9 +10,9 @@ from typing import NoReturn, Protocol
 
 import structlog
 
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError, ExpiredError
 from dracpu_api.resources import NODES, Json, Resource
-from dracpu_operator.backoff import Backoff
-from dracpu_operator.errors import ApiError, ExpiredError
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 

@@ -14,9 +14,9 @@ from dracpu_agent.app import Agent
 from dracpu_agent.cli.options import PREFIX, parser, run_options
 from dracpu_agent.cluster.access import from_kubeconfig
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.errors import DriverError
 from dracpu_agent.host.sysfs import read
 from dracpu_agent.version import __version__
+from dracpu_api.errors import DriverError
 from dracpu_sandbox.errors import SandboxError, cause
 
 AgentKind = Literal["task", "process"]

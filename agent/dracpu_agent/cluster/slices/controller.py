@@ -13,8 +13,6 @@ from typing import Final, NoReturn
 import structlog
 
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.errors import ApiError, ConflictError, InvalidError, NotFoundError
-from dracpu_agent.cluster.retry_delay import Backoff
 from dracpu_agent.cluster.slices.answer import dropped
 from dracpu_agent.cluster.slices.plan import (
     DEVICES_PER_SLICE,
@@ -36,6 +34,8 @@ from dracpu_agent.cluster.slices.repair_pace import Pace
 from dracpu_agent.cluster.slices.view import SliceView
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 from dracpu_agent.devices.device import Device
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from dracpu_api.resources import NODES, RESOURCE_SLICES, JsonObject
 
 log = structlog.stdlib.get_logger(__name__)

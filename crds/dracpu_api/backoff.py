@@ -1,13 +1,16 @@
-"""How long to wait before the next attempt: longer each time, with jitter so that 5,000 agents do not march in step."""
+"""How long to wait before a failed attempt is repeated.
+
+Each wait is longer than the one before and partly random, so that 5,000 agents do not retry at the same moments.
+"""
 
 import random
 from collections.abc import Callable
 
-from dracpu_agent.cluster.errors import ApiError
+from dracpu_api.errors import ApiError
 
 
 class Backoff:
-    """Doubles from `first` to `cap` seconds; `reset` after a success."""
+    """Doubles the wait from `first` to `cap` seconds."""
 
     def __init__(
         self, first: float = 0.5, cap: float = 30.0, *, jitter: Callable[[float, float], float] = random.uniform
@@ -18,12 +21,12 @@ class Backoff:
         self._base = first
 
     def next(self, error: ApiError | None = None) -> float:
-        """Seconds to wait now; never less than what the server asked for."""
+        """Seconds to wait now; at least as long as the server asked for in `error`, within the cap."""
         delay = self._jitter(self._base / 2, self._base)
         self._base = min(self._base * 2, self._cap)
         asked = error.retry_after if error is not None and error.retry_after is not None else 0.0
         return max(delay, min(asked, self._cap))
 
     def reset(self) -> None:
-        """The next failure is the first one again."""
+        """Starts again with the first wait; to be called after a success."""
         self._base = self._first
