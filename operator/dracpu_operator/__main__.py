@@ -17,7 +17,7 @@ from dracpu_operator.errors import ManifestError
 
 
 def main() -> None:
-    """Entry point; a refusal is one clear line and exit code 1."""
+    """Runs a command; an expected error is printed as one line, with exit code 1."""
     parsed = options.parse(sys.argv[1:])
     try:
         _COMMANDS[parsed.command](parsed)
@@ -55,7 +55,7 @@ def _uninstall_check(parsed: Namespace) -> None:
     holders = asyncio.run(hooks.uninstall_check(options.kubeconfig_option(parsed)))
     for holder in holders:
         print(holder, flush=True)
-    hooks.refuse(holders)
+    hooks.require_none(holders)
     print("no claim holds CPUs")
 
 
@@ -73,7 +73,7 @@ def _problems(file: Path) -> Iterator[str]:
     except yaml.YAMLError as error:
         raise ManifestError(f"cannot read {file}: {error}") from error
     if not documents:
-        yield f"{file}: there is no object in it"
+        yield f"{file}: the file has no objects"
     for number, document in enumerate(documents, start=1):
         try:
             parse(document)
@@ -89,7 +89,7 @@ def _text(file: Path) -> str:
 
 
 def _title(document: object, number: int) -> str:
-    """How a person finds the object in the file."""
+    """The words by which a person finds the object in the file."""
     if isinstance(document, dict) and isinstance(document.get("metadata"), dict) and document["metadata"].get("name"):
         return f"{document.get('kind')} {document['metadata']['name']}"
     return f"object {number}"

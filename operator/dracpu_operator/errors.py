@@ -1,14 +1,14 @@
-"""The errors that leave a room. Each message is for the person who reads it in the log, a status or an Event."""
+"""The operator's own errors. Each message is written for the person who reads it in the log or at the terminal."""
 
 from dracpu_api.errors import DriverError
 
 
 class AccessError(DriverError):
-    """Nothing tells how to reach the API server, or what tells it is wrong."""
+    """It is not known how to reach the API server, or the kubeconfig is wrong."""
 
 
 class WatchError(DriverError):
-    """Nothing tells any more what changes: a new process has to look at everything anew."""
+    """A watch has ended for good: a new process has to list everything again."""
 
 
 class ManifestError(DriverError):
@@ -16,8 +16,8 @@ class ManifestError(DriverError):
 
 
 class HeldError(DriverError):
-    """Claims hold CPUs, and what was asked for would leave them alone with it."""
+    """Claims still hold CPUs, so the driver must not be uninstalled."""
 
 
 class ListenError(DriverError):
-    """The address for probes and metrics is not one, or cannot be listened on."""
+    """The address for probes and metrics is malformed, or the operator cannot listen on it."""

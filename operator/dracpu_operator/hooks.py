@@ -1,4 +1,8 @@
-"""The commands that the chart's hooks run: what to do is decided elsewhere, here it is asked for and done."""
+"""The commands that the chart's Jobs run: `default-config` and `uninstall-check`.
+
+decide/default_config.py and decide/uninstalling.py decide; here their input is read and their decisions are carried
+out.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,46 +15,47 @@ from dracpu_api.resources import CONFIGS, CPU_NODES, RESOURCE_CLAIMS, Json, Reso
 from dracpu_operator.api import access
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.decide.default_config import CHART, Action, decide
-from dracpu_operator.decide.uninstalling import Holder, all_holders, holders_of, holders_on
+from dracpu_operator.decide.uninstalling import Holder, all_holders, holders_of_claim, holders_of_node
 from dracpu_operator.errors import HeldError
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """In seconds."""
+class Waits:
+    """How long the commands wait, in seconds."""
 
-    served: float = 60.0  # until the API server answers, and serves resources that were installed a moment ago
-    released: float = 15.0  # until agents and controllers have seen that pods are gone
-    between: float = 1.0
+    served: float = 60.0  # for an API server that serves the kinds that were installed a moment ago
+    released: float = 15.0  # for agents and controllers that have yet to notice that pods are gone
+    between: float = 1.0  # two attempts
 
 
-async def default_config(kubeconfig: Path | None, manifest: Json, patience: Patience | None = None) -> str:
-    """Makes or changes the chart's config; returns what was done, in words."""
-    patience = patience or Patience()
+async def default_config(kubeconfig: Path | None, manifest: Json, waits: Waits | None = None) -> str:
+    """Creates or updates the chart's config; returns a sentence about what was done."""
+    waits = waits or Waits()
     async with Cluster(await access.load(kubeconfig)) as cluster:
-        return await _patiently(lambda: _put(cluster, manifest), patience, NotFoundError, ConflictError)
+        return await _retried(lambda: _put(cluster, manifest), waits, NotFoundError, ConflictError)
 
 
-async def uninstall_check(kubeconfig: Path | None, patience: Patience | None = None) -> list[Holder]:
-    """What holds CPUs; looks again for a while, since what has just ended is still on its way out."""
-    patience = patience or Patience()
-    ends = asyncio.get_running_loop().time() + patience.released
+async def uninstall_check(kubeconfig: Path | None, waits: Waits | None = None) -> list[Holder]:
+    """Returns the claims that hold CPUs. While there are any it looks again for a while: those of pods that have just
+    ended are about to be released."""
+    waits = waits or Waits()
+    ends = asyncio.get_running_loop().time() + waits.released
     async with Cluster(await access.load(kubeconfig)) as cluster:
         while True:
-            holders = await _patiently(lambda: _holders(cluster), patience)
+            holders = await _retried(lambda: _holders(cluster), waits)
             if not holders or asyncio.get_running_loop().time() >= ends:
                 return holders
-            await asyncio.sleep(patience.between)
+            await asyncio.sleep(waits.between)
 
 
-def refuse(holders: list[Holder]) -> None:
-    """Raises when something holds CPUs."""
+def require_none(holders: list[Holder]) -> None:
+    """Raises HeldError when claims hold CPUs."""
     if holders:
         count = "1 claim holds" if len(holders) == 1 else f"{len(holders)} claims hold"
         raise HeldError(
-            f"{count} CPUs: delete the pods that use them, or the claims themselves, first. To uninstall all the same: "
+            f"{count} CPUs: delete the pods that use them, or the claims themselves, first. To uninstall nevertheless: "
             "helm uninstall --no-hooks"
         )
 
@@ -65,13 +70,13 @@ async def _put(cluster: Cluster, manifest: Json) -> str:
             "delete it and run helm upgrade"
         )
     uid = None if existing is None else existing["metadata"]["uid"]
-    # not found here means that the kind is not served yet: a config that does not exist is made
     body = {"metadata": {**manifest["metadata"], **({"uid": uid} if uid else {})}, "spec": manifest["spec"]}
+    # a 404 means that the kind is not served yet: when only the object is missing, it is created
     written = await cluster.apply(CONFIGS, body, manager=CHART, force=False)
     if existing is None:
         return f"CpuDriverConfig {name}: created"
     changed = written["metadata"]["generation"] != existing["metadata"]["generation"]
-    return f"CpuDriverConfig {name}: {'updated' if changed else 'is as the chart says'}"
+    return f"CpuDriverConfig {name}: {'updated' if changed else 'has the values of the chart already'}"
 
 
 async def _read(cluster: Cluster, name: str) -> Json | None:
@@ -82,25 +87,25 @@ async def _read(cluster: Cluster, name: str) -> Json | None:
 
 
 async def _holders(cluster: Cluster) -> list[Holder]:
-    # CpuNodes first: a claim that is given CPUs meanwhile is in the second list
-    named = await _all(cluster, CPU_NODES, holders_on)
-    return all_holders(await _all(cluster, RESOURCE_CLAIMS, holders_of), named)
+    # CpuNodes first: a claim that is given CPUs between the two lists is in the second one
+    reported = await _all(cluster, CPU_NODES, holders_of_node)
+    return all_holders(await _all(cluster, RESOURCE_CLAIMS, holders_of_claim), reported)
 
 
 async def _all(cluster: Cluster, resource: Resource, holders: Callable[[Json], list[Holder]]) -> list[Holder]:
     try:
-        return [one async for raw in cluster.items(resource) for one in holders(raw)]
-    except NotFoundError:  # where the kind is not served, there is nothing of it
+        return [holder async for raw in cluster.items(resource) for holder in holders(raw)]
+    except NotFoundError:  # the kind is not served, so there are no objects of it
         return []
 
 
-async def _patiently(ask: Callable[[], Awaitable[_T]], patience: Patience, *others: type[ApiError]) -> _T:
-    """Asks again while the API server does not answer, or answers with an error that time may mend."""
-    ends = asyncio.get_running_loop().time() + patience.served
+async def _retried(attempt: Callable[[], Awaitable[_T]], waits: Waits, *others: type[ApiError]) -> _T:
+    """Repeats an attempt while the API server does not answer, or answers with one of the `others`."""
+    ends = asyncio.get_running_loop().time() + waits.served
     while True:
         try:
-            return await ask()
+            return await attempt()
         except ApiError as error:
             if not isinstance(error, (UnavailableError, *others)) or asyncio.get_running_loop().time() >= ends:
                 raise
-        await asyncio.sleep(patience.between)
+        await asyncio.sleep(waits.between)

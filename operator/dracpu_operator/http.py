@@ -10,7 +10,7 @@ from dracpu_operator.errors import ListenError
 from dracpu_operator.metrics import CONTENT_TYPE, Metrics
 
 Page = Callable[[web.Request], Awaitable[web.Response]]
-Reasons = Callable[[], Sequence[str]]  # why not; none is good news
+Reasons = Callable[[], Sequence[str]]  # why a probe fails; it succeeds when there are none
 
 
 class HttpServer:
@@ -20,14 +20,14 @@ class HttpServer:
         self._host, self._port = parse_address(address)
         self._address = address
         application = web.Application()
-        application.router.add_get("/healthz", _page(live))
-        application.router.add_get("/readyz", _page(ready))
+        application.router.add_get("/healthz", _probe_page(live))
+        application.router.add_get("/readyz", _probe_page(ready))
         application.router.add_get("/metrics", _metrics_page(metrics))
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=1.0)
 
     @property
     def port(self) -> int:
-        """The port that it listens on, of interest where the address said 0."""
+        """The port on which it listens; with port 0 in the address, the system has chosen it."""
         port: int = self._runner.addresses[0][1]
         return port
 
@@ -53,14 +53,14 @@ def parse_address(address: str) -> tuple[str | None, int]:
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535 or (":" in host and not bracketed):
-        raise ListenError(f'"{address}" is no address: write ":8080", "127.0.0.1:8080" or "[::1]:8080"')
+        raise ListenError(f'"{address}" is not an address: write ":8080", "127.0.0.1:8080" or "[::1]:8080"')
     return (host[1:-1] if bracketed else host) or None, int(port)
 
 
-def _page(reasons: Reasons) -> Page:
+def _probe_page(reasons: Reasons) -> Page:
     async def page(_: web.Request) -> web.Response:
         found = reasons()
-        return web.Response(text="".join(f"{one}\n" for one in found or ["ok"]), status=503 if found else 200)
+        return web.Response(text="".join(f"{line}\n" for line in found or ["ok"]), status=503 if found else 200)
 
     return page
 

@@ -1,4 +1,4 @@
-"""What the operator counts and measures, for dashboards and alerts. Labels name configs, never nodes."""
+"""The operator's metrics, for dashboards and alerts. Labels name configs, never nodes."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -6,7 +6,7 @@ from typing import Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
-from dracpu_operator.decide.summary import Progress
+from dracpu_operator.decide.progress import Progress
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -22,39 +22,47 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._nodes = Gauge(f"{_PREFIX}_nodes", "Nodes of a config", ["config", "state"], registry=self._registry)
-        self._passes = Counter(
-            f"{_PREFIX}_reconciles_total", "Looks at the whole fleet", ["result"], registry=self._registry
+        self._nodes = Gauge(
+            f"{_PREFIX}_nodes",
+            "Nodes that follow a config, by their state",
+            ["config", "state"],
+            registry=self._registry,
         )
-        self._pass_seconds = Histogram(
+        self._reconciles = Counter(
+            f"{_PREFIX}_reconciles_total", "Reconciles of the whole cluster", ["result"], registry=self._registry
+        )
+        self._reconcile_seconds = Histogram(
             f"{_PREFIX}_reconcile_duration_seconds",
-            "Time of one look, its writes included",
+            "Duration of a reconcile, including its writes",
             buckets=_SECONDS_BUCKETS,
             registry=self._registry,
         )
         self._requests = Counter(
-            f"{_PREFIX}_requests_total", "Requests about single objects", ["request", "result"], registry=self._registry
+            f"{_PREFIX}_requests_total",
+            "Requests that read or write one object",
+            ["request", "result"],
+            registry=self._registry,
         )
         ProcessCollector(registry=self._registry)
 
     def reconciled(self, result: Result, seconds: float) -> None:
-        """One look at the fleet is over."""
-        self._passes.labels(result).inc()
-        self._pass_seconds.observe(seconds)
+        """Counts a reconcile."""
+        self._reconciles.labels(result).inc()
+        self._reconcile_seconds.observe(seconds)
 
-    def asked(self, request: Request, result: Result) -> None:
-        """An object was written or read, or could not be."""
+    def requested(self, request: Request, result: Result) -> None:
+        """Counts a request about one object."""
         self._requests.labels(request, result).inc()
 
-    def show(self, progress: Mapping[str, Progress]) -> None:
-        """The configs there are; those that are gone go."""
+    def set_nodes(self, progress: Mapping[str, Progress]) -> None:
+        """Sets the counts of nodes of all configs, and removes those of configs that are gone."""
         self._nodes.clear()
-        for config, one in progress.items():
-            self._nodes.labels(config, "selected").set(one.selected)
-            self._nodes.labels(config, "applied").set(one.applied)
-            self._nodes.labels(config, "progressing").set(one.progressing)
-            self._nodes.labels(config, "failed").set(len(one.failed))
+        for config, counted in progress.items():
+            self._nodes.labels(config, "selected").set(counted.selected)
+            self._nodes.labels(config, "applied").set(counted.applied)
+            self._nodes.labels(config, "progressing").set(counted.progressing)
+            self._nodes.labels(config, "failed").set(len(counted.failed))
 
     def render(self) -> bytes:
-        """The text that Prometheus reads."""
+        """The metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""The command line: every option is also an environment variable, so that a manifest can set it either way."""
+"""The command line. Every option is also an environment variable, so that a manifest can set it either way."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ PREFIX: Final = "DRACPU_OPERATOR_"
 _KUBECONFIG: Final = ("--kubeconfig", "", "how to reach the API server; default: the pod's service account")
 _OPTIONS: Final = (
     _KUBECONFIG,
-    ("--http-address", ":8080", "where /healthz, /readyz and /metrics are served"),
+    ("--http-address", ":8080", "the address on which /healthz, /readyz and /metrics are served"),
     ("--log-format", "json", "json or text"),
     ("--log-level", "info", "debug, info, warning or error"),
 )
@@ -23,7 +23,7 @@ _CHOICES: Final = {"--log-format": ("json", "text"), "--log-level": ("debug", "i
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What `dracpu-operator run` needs to know."""
+    """The options of `dracpu-operator run`."""
 
     kubeconfig: Path | None
     http_address: str
@@ -32,7 +32,7 @@ class RunOptions:
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> argparse.Namespace:
-    """The command line as given, the environment underneath."""
+    """Reads the command line; the environment has the defaults."""
     made = argparse.ArgumentParser(
         prog="dracpu-operator",
         description="The operator of dra-cpu-operator: exclusive, topology-aware CPUs for pods.",
@@ -44,14 +44,16 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     for option in _OPTIONS:
         _add(run, environment, *option)
     default_config = commands.add_parser(
-        "default-config", help="make the chart's CpuDriverConfig, or change it unless somebody has edited it"
+        "default-config", help="create the chart's CpuDriverConfig, or update it unless somebody has edited it"
     )
     default_config.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object; - reads stdin")
-    check = commands.add_parser("uninstall-check", help="name the claims that hold CPUs; exit code 1 if any do")
+    check = commands.add_parser(
+        "uninstall-check", help="list the claims that hold CPUs; exit code 1 when there are any"
+    )
     for command in (default_config, check):
         _add(command, environment, *_KUBECONFIG)
     commands.add_parser("crds", help="print the CustomResourceDefinitions")
-    validate = commands.add_parser("validate", help="say what is wrong with the objects in a file")
+    validate = commands.add_parser("validate", help="list what is wrong with the objects in a file")
     validate.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object or several; - reads stdin")
     return made.parse_args(arguments)
 
@@ -67,7 +69,7 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
 
 
 def kubeconfig_option(parsed: argparse.Namespace) -> Path | None:
-    """The one option that every command has which talks to the API server."""
+    """The option of every command that needs the API server."""
     return Path(parsed.kubeconfig) if parsed.kubeconfig else None
 
 

@@ -1,7 +1,7 @@
-"""The loop: looks at the fleet when something has changed, writes what the plan says, tells how it stands.
+"""The loop that reconciles: when something has changed, it computes a plan, writes it, and updates the statuses.
 
-A look that fails is repeated with a backoff. Nothing is remembered between looks that is not on the API server, so the
-operator may end at any moment and another one goes on.
+A reconcile that fails is repeated with a backoff. Everything that one reconcile leaves to the next is on the API
+server, so the operator may end at any moment and another one continues.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from dracpu_operator.api.statuses import StatusWriter
 from dracpu_operator.api.writes import CpuNodeWriter, Job
 from dracpu_operator.decide.following import Following
 from dracpu_operator.decide.outstanding import AllocatedClaims, ClaimsByNode
-from dracpu_operator.decide.plan import Plan, make_plan, respec, spec_of
+from dracpu_operator.decide.plan import Plan, make_plan, spec_of, with_current_claims
 from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
@@ -29,11 +29,11 @@ from dracpu_operator.metrics import Metrics, Request
 
 log = structlog.get_logger()
 
-_STUCK_SECONDS: Final = 600.0  # a look at 5,000 nodes with all its writes takes well below a minute
+_STUCK_SECONDS: Final = 600.0  # a reconcile of 5,000 nodes with all its writes takes well below a minute
 
 
 class Reconciler:
-    """Runs until cancelled; `loaded` is set once the fleet is known completely."""
+    """Runs until cancelled. `loaded` is set once all objects have been listed."""
 
     def __init__(
         self, fleet: Fleet, cluster: Cluster, events: ConfigEvents, metrics: Metrics, intervals: Intervals
@@ -52,7 +52,7 @@ class Reconciler:
         self._recheck_at = 0.0
 
     async def run(self) -> NoReturn:
-        """Lists everything, then follows what changes."""
+        """Lists all objects, then reconciles whenever something has changed."""
         step = self._load
         while True:
             if not await self._attempt(step):
@@ -61,12 +61,12 @@ class Reconciler:
                 await self._wait()
             else:
                 self.loaded.set()
-                step = self._look
+                step = self._reconcile
 
     def live(self) -> list[str]:
         """Reasons to restart the operator."""
         if self._busy_since is not None and _now() - self._busy_since > _STUCK_SECONDS:
-            return [f"one look at the fleet has taken more than {_STUCK_SECONDS:.0f} s"]
+            return [f"one reconcile has taken more than {_STUCK_SECONDS:.0f} s"]
         return []
 
     def ready(self) -> list[str]:
@@ -79,7 +79,7 @@ class Reconciler:
             await step()
         except ApiError as error:
             if str(error) != self._problem:
-                log.warning("cannot go on at the moment, trying again", error=str(error))
+                log.warning("reconciling failed, trying again", error=str(error))
             self._problem = str(error)
             self._metrics.reconciled("error", _now() - started)
             return False
@@ -91,37 +91,40 @@ class Reconciler:
         return True
 
     async def _wait(self) -> None:
-        """Until something changes or is due; then a moment longer, for changes come in crowds."""
+        """Waits until something changes or is due, and a moment longer, because changes often come in large numbers."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(min(self._recheck_at, self._following.due_at, self._statuses.due_at)):
                 await self._fleet.changed.wait()
         await asyncio.sleep(self._intervals.debounce)
 
     async def _load(self) -> None:
-        # deciding from half of the fleet would remove the CpuNodes of configs that are not known yet
+        # a plan needs all objects: a CpuNode would be removed as long as its config is not known
         fleet, cluster = self._fleet, self._cluster
         async for raw in cluster.items(CONFIGS):
-            fleet.see_config(raw)
+            fleet.store_config(raw)
         async for raw in cluster.items(CPU_NODES):
-            fleet.see_cpu_node(raw)
+            fleet.store_cpu_node(raw)
         async for raw in cluster.items(NODES, metadata_only=True):
-            fleet.see_node(raw)
+            fleet.store_node(raw)
         self._recheck_at = _now() + self._intervals.first_recheck
-        log.info("listed", configs=len(fleet.configs), nodes=len(fleet.nodes), cpu_nodes=len(fleet.cpu_nodes))
+        log.info(
+            "all objects listed", configs=len(fleet.configs), nodes=len(fleet.nodes), cpu_nodes=len(fleet.cpu_nodes)
+        )
 
-    async def _look(self) -> None:
+    async def _reconcile(self) -> None:
         fleet = self._fleet
         fleet.changed.clear()
         if _now() >= self._recheck_at:
             await self._recheck()
-        await self._writer.run([self._writer.read_again(name) for name in sorted(fleet.unsure)])
+        await self._writer.run([self._writer.read_again(name) for name in sorted(fleet.to_read_again)])
         plan = self._plan()
-        if any(one.current is None and not self._is_fresh(one.node.name) for one in plan.changes):
+        if any(change.current is None and not self._is_fresh(change.node.name) for change in plan.changes):
+            # a CpuNode is created only for a Node that was seen just now: else the garbage collector would delete it
             await relist_nodes(fleet, self._cluster)
             plan = self._plan()
         try:
             await self._write(plan)
-        except ApiError:  # what did succeed is told even so
+        except ApiError:  # the statuses report the writes that succeeded
             await self._statuses.write(plan.selected)
             raise
         await self._statuses.write(plan.selected)
@@ -130,15 +133,15 @@ class Reconciler:
         return make_plan(self._fleet.nodes, self._fleet.configs, self._fleet.cpu_nodes)
 
     async def _write(self, plan: Plan) -> None:
-        touched = {one.node.name for one in plan.changes} | {one.name for one in plan.removals}
+        touched = {change.node.name for change in plan.changes} | {cpu_node.name for cpu_node in plan.removals}
         followed = self._following.nodes(self._fleet.cpu_nodes.values())
         due = self._following.is_due(followed, _now())
-        blind = {one.node.name for one in plan.changes if not one.keeps_devices}
-        jobs = [self._writer.remove(one) for one in plan.removals]
+        need_claims = {change.node.name for change in plan.changes if not change.keeps_devices}
+        jobs = [self._writer.remove(cpu_node) for cpu_node in plan.removals]
         claims: ClaimsByNode = {}
-        if due or blind:
-            claims = await self._list_claims(blind | {one.name for one in followed}, counts=due)
-            jobs += self._outstanding([one for one in followed if one.name not in touched], claims)
+        if due or need_claims:
+            claims = await self._list_claims(need_claims | {cpu_node.name for cpu_node in followed}, was_due=due)
+            jobs += self._outstanding([cpu_node for cpu_node in followed if cpu_node.name not in touched], claims)
         for change in plan.changes:
             kind: Request = "create" if change.current is None else "change"
             jobs.append(self._writer.apply(change.node, spec_of(change, claims), change.current, kind))
@@ -146,22 +149,23 @@ class Reconciler:
             log.info("writing CpuNodes", changes=len(plan.changes), removals=len(plan.removals))
         await self._writer.run(jobs)
 
-    async def _list_claims(self, nodes: set[str], *, counts: bool) -> ClaimsByNode:
+    async def _list_claims(self, nodes: set[str], *, was_due: bool) -> ClaimsByNode:
         began, found = _now(), AllocatedClaims(nodes)
         async for raw in self._cluster.items(RESOURCE_CLAIMS):
             found.add(raw)
-        if counts:
+        if was_due:
             self._following.listed(began, _now())
         return found.by_node()
 
     def _outstanding(self, followed: list[CpuNode], claims: ClaimsByNode) -> Iterator[Job]:
-        for one in followed:
-            node, spec = self._fleet.nodes.get(one.name), respec(one, claims)
-            if node is not None and node.uid == one.owner and spec is not None:
-                yield self._writer.apply(node, spec, one, "outstanding")
+        for cpu_node in followed:
+            node, spec = self._fleet.nodes.get(cpu_node.name), with_current_claims(cpu_node, claims)
+            if node is not None and node.uid == cpu_node.owner and spec is not None:
+                yield self._writer.apply(node, spec, cpu_node, "outstanding")
 
     async def _recheck(self) -> None:
-        """Of what kopf watches. Nodes are listed by their own watch, whenever it cannot go on from where it was."""
+        """Lists configs and CpuNodes again, because watches may miss a deletion. The watch of Nodes does so by
+        itself."""
         fleet, cluster = self._fleet, self._cluster
         configs = list(fleet.configs.values())
         fleet.recheck_configs(configs, [raw async for raw in cluster.items(CONFIGS)])

@@ -54,7 +54,7 @@ def test_an_empty_file_is_no_object(monkeypatch, capsys, tmp_path) -> None:
     file = tmp_path / "empty.yaml"
     file.write_text("---\n")
     assert call(monkeypatch, "validate", str(file)) == 1
-    assert "there is no object in it" in capsys.readouterr().out
+    assert "the file has no objects" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [None, "a: [", b"\xff\xfe\x00"])
@@ -88,5 +88,5 @@ def test_addresses(address, expected) -> None:
 
 @pytest.mark.parametrize("address", ["8080", "a:b", ":70000", "::1:80"])
 def test_what_is_no_address_is_refused(address) -> None:
-    with pytest.raises(ListenError, match="is no address"):
+    with pytest.raises(ListenError, match="is not an address"):
         parse_address(address)

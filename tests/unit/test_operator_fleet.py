@@ -19,36 +19,36 @@ def news(fleet: Fleet) -> bool:
 
 def test_only_what_decisions_look_at_is_news() -> None:
     fleet = Fleet()
-    fleet.see_node(raw())
+    fleet.store_node(raw())
     assert news(fleet)
-    fleet.see_node(raw(version=2))  # a heartbeat
+    fleet.store_node(raw(version=2))  # a heartbeat
     assert not news(fleet)
-    fleet.see_node(raw(version=3, pool="x"))
+    fleet.store_node(raw(version=3, pool="x"))
     assert news(fleet)
 
 
 def test_an_older_view_does_not_replace_a_newer_one() -> None:
     fleet = Fleet()
-    fleet.see_node(raw(version=5, pool="new"))
-    fleet.see_node(raw(version=4, pool="old"))
+    fleet.store_node(raw(version=5, pool="new"))
+    fleet.store_node(raw(version=4, pool="old"))
     assert fleet.nodes["n1"].labels == {"pool": "new"}
 
 
 def test_the_deletion_of_a_former_object_does_not_touch_the_present_one() -> None:
     fleet = Fleet()
-    fleet.see_node(raw(uid="u2", version=9))
-    fleet.lose_node("n1", "u1")
+    fleet.store_node(raw(uid="u2", version=9))
+    fleet.remove_node("n1", "u1")
     assert fleet.nodes["n1"].uid == "u2"
-    fleet.lose_node("n1", "u2")
+    fleet.remove_node("n1", "u2")
     assert fleet.nodes == {}
 
 
 def test_a_complete_list_shows_what_is_gone_and_spares_what_came_meanwhile() -> None:
     fleet = Fleet()
     for name in ("gone", "stays"):
-        fleet.see_node(raw(name, f"u-{name}"))
+        fleet.store_node(raw(name, f"u-{name}"))
     known = list(fleet.nodes.values())
-    fleet.see_node(raw("new", "u-new"))  # while the list was on its way
+    fleet.store_node(raw("new", "u-new"))  # while the list was on its way
     fleet.recheck_nodes(known, [raw("stays", "u-stays")])
     assert set(fleet.nodes) == {"stays", "new"}
 
@@ -62,39 +62,39 @@ def test_cpu_nodes_that_a_list_of_metadata_shows_otherwise_are_read_again() -> N
         {"metadata": {"name": "unknown", "uid": "cpu-unknown", "generation": 1}},
     ]
     fleet.recheck_cpu_nodes(list(fleet.cpu_nodes.values()), listed)
-    assert fleet.unsure == {"changed", "unknown"}
+    assert fleet.to_read_again == {"changed", "unknown"}
     assert set(fleet.cpu_nodes) == {"same", "changed"}
 
 
 def test_how_long_ago_a_node_was_seen() -> None:
     now = [100.0]
     fleet = Fleet(clock=lambda: now[0])
-    fleet.see_node(raw())
+    fleet.store_node(raw())
     now[0] = 107.0
     assert fleet.seconds_since_seen("n1") == 7.0
 
 
 def test_an_older_view_of_a_former_object_does_not_replace_the_present_one() -> None:
     fleet = Fleet()
-    fleet.see_node(raw(uid="u2", version=9))
-    fleet.see_node(raw(uid="u1", version=5))  # a list from before the node came back
+    fleet.store_node(raw(uid="u2", version=9))
+    fleet.store_node(raw(uid="u1", version=5))  # a list from before the node came back
     assert fleet.nodes["n1"].uid == "u2"
 
 
 def test_what_was_lost_while_a_list_was_on_its_way_is_not_found_again() -> None:
     fleet = Fleet()
-    fleet.see_node(raw())
+    fleet.store_node(raw())
     known = list(fleet.nodes.values())
-    fleet.lose_node("n1", "u1")
+    fleet.remove_node("n1", "u1")
     fleet.recheck_nodes(known, [raw()])
     assert fleet.nodes == {}
 
 
 def test_a_node_that_came_back_while_a_list_was_on_its_way_stays() -> None:
     fleet = Fleet()
-    fleet.see_node(raw())
+    fleet.store_node(raw())
     known = list(fleet.nodes.values())
-    fleet.lose_node("n1", "u1")
-    fleet.see_node(raw(uid="u2", version=7))
+    fleet.remove_node("n1", "u1")
+    fleet.store_node(raw(uid="u2", version=7))
     fleet.recheck_nodes(known, [raw()])
     assert fleet.nodes["n1"].uid == "u2"

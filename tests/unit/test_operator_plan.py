@@ -9,7 +9,7 @@ from node_specs import specs
 
 from dracpu_api.objects.models import CpuNode as CpuNodeModel
 from dracpu_api.settings import OutstandingClaim, encode_spec
-from dracpu_operator.decide.plan import Change, Plan, make_plan, respec, spec_of
+from dracpu_operator.decide.plan import Change, Plan, make_plan, spec_of, with_current_claims
 from dracpu_operator.decide.records import Config, CpuNode, Node
 
 GROUPED = OutstandingClaim("u1", "default", "grouped", (("cpudevnuma000", 2),))
@@ -132,7 +132,7 @@ INDIVIDUAL = {"mode": "individual"}
 
 
 def respecced(one: CpuNode, *claims: OutstandingClaim) -> tuple[OutstandingClaim, ...] | None:
-    spec = respec(one, {"n1": claims})
+    spec = with_current_claims(one, {"n1": claims})
     return None if spec is None else spec.outstanding
 
 

@@ -7,8 +7,9 @@ from fleets import cpu_node
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import Rollout
-from dracpu_operator.decide.records import CpuNode, Phase
+from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.decide.rollout import Member, budget, next_nodes, unavailable
 
 

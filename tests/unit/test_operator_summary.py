@@ -6,9 +6,11 @@ import pytest
 from fleets import config, cpu_node, node
 
 from dracpu_api.objects.models import CpuDriverConfigStatus
+from dracpu_operator.decide.progress import Moment, Progress, progress_of
 from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.decide.selection import Selected
-from dracpu_operator.decide.summary import Moment, Progress, announcements, is_same, is_urgent, progress_of, status_of
+from dracpu_operator.decide.status_changes import announcements, is_same, is_urgent
+from dracpu_operator.decide.summary import status_of
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 MINUTES_AGO, SECONDS_AGO = "2025-12-31T23:58:00Z", "2025-12-31T23:59:55Z"
@@ -118,7 +120,7 @@ def test_several_troubles_and_failures_are_told_together() -> None:
     told = status(both, failed("n2"))
     assert said(told)["Degraded"] == ("True", "NodesFailed")
     assert message(told, "Degraded") == (
-        "1 node failed, where the last good settings stay in force: n2: no CPU 400; 1 node cannot serve claims: "
+        "1 node failed and kept the last good settings: n2: no CPU 400; 1 node cannot serve claims: "
         "n1: the container runtime is not connected, the disk is full"
     )
 
@@ -134,7 +136,7 @@ def test_what_may_pass_is_not_told_yet_but_looked_at_again() -> None:
     told, progress = told_of(following(one), {"n1": one})
     assert said(told)["Degraded"] == ("False", "NoFailures")
     assert said(told)["Available"][0] == "True"
-    assert progress.is_passing
+    assert progress.has_recent_trouble
 
 
 def test_trouble_that_has_no_time_is_told_at_once() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dracpu_operator.decide.uninstalling import all_holders, holders_of, holders_on
+from dracpu_operator.decide.uninstalling import all_holders, holders_of_claim, holders_of_node
 
 
 def claim(name: str, *results: dict[str, Any], pods: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -24,25 +24,25 @@ def said(*holders: Any) -> list[str]:
 
 
 def test_an_allocated_claim_tells_its_node_and_pods() -> None:
-    assert said(*holders_of(claim("c", {}, {"device": "cpudev002"}, pods=("a", "b")))) == [
+    assert said(*holders_of_claim(claim("c", {}, {"device": "cpudev002"}, pods=("a", "b")))) == [
         "default/c on node n1: used by pod a, pod b"
     ]
-    assert said(*holders_of(claim("c", {}))) == ["default/c on node n1: used by no pod"]
+    assert said(*holders_of_claim(claim("c", {}))) == ["default/c on node n1: used by no pod"]
 
 
 def test_a_claim_over_two_nodes_is_named_for_each() -> None:
-    assert [one.node for one in holders_of(claim("c", {"pool": "n2"}, {}))] == ["n1", "n2"]
+    assert [one.node for one in holders_of_claim(claim("c", {"pool": "n2"}, {}))] == ["n1", "n2"]
 
 
 def test_claims_of_others_of_admins_and_without_an_allocation_hold_nothing() -> None:
-    assert holders_of(claim("other", {"driver": "dra.net"})) == []
-    assert holders_of(claim("watcher", {"adminAccess": True})) == []
-    assert holders_of({"metadata": {"name": "c", "namespace": "default", "uid": "u"}}) == []
+    assert holders_of_claim(claim("other", {"driver": "dra.net"})) == []
+    assert holders_of_claim(claim("watcher", {"adminAccess": True})) == []
+    assert holders_of_claim({"metadata": {"name": "c", "namespace": "default", "uid": "u"}}) == []
 
 
 def test_what_a_node_names_beyond_the_allocated_claims_is_held_by_what_outlived_its_claim() -> None:
-    named = holders_on(cpu_node("n1", "explained", "lingering")) + holders_on({"metadata": {"name": "n2"}})
-    found = all_holders(holders_of(claim("explained", {}, pods=("p",))), named)
+    named = holders_of_node(cpu_node("n1", "explained", "lingering")) + holders_of_node({"metadata": {"name": "n2"}})
+    found = all_holders(holders_of_claim(claim("explained", {}, pods=("p",))), named)
     assert said(*found) == [
         "default/explained on node n1: used by pod p",
         "default/lingering on node n1: CPUs 2-3 are still held, though the claim is not allocated any more",

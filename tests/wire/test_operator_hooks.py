@@ -14,10 +14,10 @@ from running_operator import kubeconfig
 
 from dracpu_api.errors import NotFoundError, RefusedError, UnavailableError
 from dracpu_operator.errors import HeldError
-from dracpu_operator.hooks import Patience, default_config, refuse, uninstall_check
+from dracpu_operator.hooks import Waits, default_config, require_none, uninstall_check
 
-QUICK = Patience(served=5.0, released=0.0, between=0.01)
-HASTY = Patience(served=0.0, released=0.0, between=0.01)
+QUICK = Waits(served=5.0, released=0.0, between=0.01)
+HASTY = Waits(served=0.0, released=0.0, between=0.01)
 
 
 class Chart:
@@ -28,11 +28,11 @@ class Chart:
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(yaml.safe_dump(kubeconfig(api.url)))
 
-    async def put(self, patience: Patience = QUICK, **spec: Any) -> str:
-        return await default_config(self.kubeconfig, manifest(**spec), patience)
+    async def put(self, waits: Waits = QUICK, **spec: Any) -> str:
+        return await default_config(self.kubeconfig, manifest(**spec), waits)
 
-    async def check(self, patience: Patience = QUICK) -> list[str]:
-        return [str(one) for one in await uninstall_check(self.kubeconfig, patience)]
+    async def check(self, waits: Waits = QUICK) -> list[str]:
+        return [str(one) for one in await uninstall_check(self.kubeconfig, waits)]
 
     @property
     def spec(self) -> JsonObject:
@@ -62,7 +62,8 @@ async def chart(tmp_path: Path) -> AsyncIterator[Chart]:
 
 async def test_the_config_is_made_kept_and_changed_with_the_values(chart: Chart) -> None:
     assert await chart.put(mode="individual", reservedCPUs="0") == "CpuDriverConfig default: created"
-    assert await chart.put(mode="individual", reservedCPUs="0") == "CpuDriverConfig default: is as the chart says"
+    unchanged = "CpuDriverConfig default: has the values of the chart already"
+    assert await chart.put(mode="individual", reservedCPUs="0") == unchanged
     assert await chart.put(reservedCPUs="1") == "CpuDriverConfig default: updated"
     assert chart.spec["reservedCPUs"] == "1"
     assert chart.spec["mode"] == "grouped"  # what left the values left the object, and is the default now
@@ -87,7 +88,7 @@ async def test_an_edit_that_comes_between_is_seen_at_the_second_look(chart: Char
     before = len(chart.api.requests)
     chart.api.fail("PATCH", 409, "Conflict", "conflict with kubectl-edit")
     async with background(_after(chart, before, lambda: chart.edit("kubectl-edit", reservedCPUs="0-3"))):
-        assert "left as it is" in await chart.put(Patience(5.0, 0.0, between=0.2), reservedCPUs="1")
+        assert "left as it is" in await chart.put(Waits(5.0, 0.0, between=0.2), reservedCPUs="1")
 
 
 async def _after(chart: Chart, requests: int, act: Any) -> None:
@@ -144,7 +145,7 @@ async def test_claims_that_hold_cpus_are_named_and_uninstalling_is_refused(chart
     assert found[0] == "default/c000 on node n1: used by pod a, pod b"
     assert found[-1].startswith("default/old on node n1: CPUs 4-5 are still held")
     with pytest.raises(HeldError, match="502 claims hold CPUs: .*--no-hooks"):
-        refuse(await uninstall_check(chart.kubeconfig, QUICK))
+        require_none(await uninstall_check(chart.kubeconfig, QUICK))
 
 
 async def test_nothing_holds_cpus_where_nothing_is_served(chart: Chart) -> None:
@@ -154,7 +155,7 @@ async def test_nothing_holds_cpus_where_nothing_is_served(chart: Chart) -> None:
 
 async def test_what_has_just_ended_is_waited_for(chart: Chart) -> None:
     chart.claim("c")
-    looking = asyncio.create_task(chart.check(Patience(served=5.0, released=30.0, between=0.01)))
+    looking = asyncio.create_task(chart.check(Waits(served=5.0, released=30.0, between=0.01)))
     await chart.api.until(lambda: len(chart.api.requests) > 4)
     chart.api.remove("resourceclaims", "default/c")
     assert await looking == []
@@ -178,5 +179,5 @@ async def test_the_commands_tell_what_they_did_and_how_it_ended(chart: Chart, tm
     file.write_text("kind: Pod\n")
     code, said, complained = await run(chart, "default-config", str(file))
     assert (code, said) == (1, "")
-    assert complained == f"dracpu-operator: {file} is no CpuDriverConfig of dra.cpu/v1alpha1\n"
+    assert complained == f"dracpu-operator: {file} is not a CpuDriverConfig of dra.cpu/v1alpha1\n"
     assert await run(chart, "uninstall-check") == (0, "no claim holds CPUs\n", "")

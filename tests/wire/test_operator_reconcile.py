@@ -37,10 +37,10 @@ class Blind:
         """A node is ready, and the reconciler hears of it."""
         revision = self.api.get("cpunodes", name)["spec"]["revision"]
         self.agents.answer(name, phase="Ready", appliedRevision=revision, **others)
-        self.fleet.see_cpu_node(self.api.get("cpunodes", name))
+        self.fleet.store_cpu_node(self.api.get("cpunodes", name))
 
     def edit(self, **spec: Any) -> None:
-        self.fleet.see_config(self.api.edit("cpudriverconfigs", "all", lambda one: one["spec"].update(spec)))
+        self.fleet.store_config(self.api.edit("cpudriverconfigs", "all", lambda one: one["spec"].update(spec)))
 
     def having(self, mode: str) -> set[str]:
         return {one["metadata"]["name"] for one in self.api.all("cpunodes") if one["spec"]["settings"]["mode"] == mode}
@@ -164,5 +164,5 @@ async def test_a_status_that_is_refused_keeps_no_other_from_being_told(blind: Bl
     blind.api.fail("PATCH cpudriverconfigs/another", 422, "Invalid", "no", times=1000)
     for name in ("another", "zebra"):
         spec = {"priority": -1, "nodeSelector": {"matchLabels": {"no": "node"}}}
-        blind.fleet.see_config(blind.api.add("cpudriverconfigs", {"metadata": {"name": name}, "spec": spec}))
+        blind.fleet.store_config(blind.api.add("cpudriverconfigs", {"metadata": {"name": name}, "spec": spec}))
     await blind.api.until(lambda: blind.api.get("cpudriverconfigs", "zebra").get("status"))

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, WithJsonSchema
 
+from dracpu_api.conditions import Phase
 from dracpu_api.objects import rules
 from dracpu_api.objects.parts import (
     ApiVersion,
@@ -277,7 +278,7 @@ class CpuNodeStatus(Object):
 
     applied_revision: str | None = None
     """The revision whose settings are in force."""
-    phase: Literal["Pending", "Settling", "Draining", "Ready", "Failed"] | None = None
+    phase: Phase | None = None
     """Pending: no settings applied yet. Settling: a change of devices is announced. Draining: the new devices are
     published, claims of the old ones still hold CPUs. Ready. Failed: the settings could not be applied, the last good
     ones stay in force."""

@@ -13,7 +13,7 @@ from dracpu_operator.errors import AccessError
 
 
 async def load(kubeconfig: Path | None) -> Configuration:
-    """The pod's service account, or what a kubeconfig file says."""
+    """Reads a kubeconfig file, or the pod's service account when there is none."""
     configuration = Configuration()
     try:
         if kubeconfig is None:
@@ -26,17 +26,17 @@ async def load(kubeconfig: Path | None) -> Configuration:
         if kubeconfig is None:
             raise AccessError(f"{error} Outside of a pod, give --kubeconfig.") from error
         raise AccessError(f"the kubeconfig {kubeconfig} is missing, or not complete: {error}") from error
-    except yaml.YAMLError as error:  # its message would quote the line, credentials and all
+    except yaml.YAMLError as error:  # its message is left out: it quotes the line, which may hold credentials
         raise AccessError(f"the kubeconfig {kubeconfig} is not YAML") from error
     if not configuration.host:
-        raise AccessError(f"kubeconfig {kubeconfig} names no server")
-    # Python 3.13 made strict the default, which refuses authorities without a key usage extension: clusters have them
+        raise AccessError(f"the kubeconfig {kubeconfig} names no server")
+    # Python 3.13 is strict by default and refuses certificate authorities without a key usage: some clusters have them
     configuration.disable_strict_ssl_verification = True
     return configuration
 
 
-class Connection(kopf.ConnectionInfo):
-    """kopf's, less the same strictness."""
+class LenientConnection(kopf.ConnectionInfo):
+    """kopf's connection, without Python 3.13's strict check of certificate authorities."""
 
     def as_ssl_context(self) -> ssl.SSLContext:
         context = super().as_ssl_context()
@@ -45,11 +45,11 @@ class Connection(kopf.ConnectionInfo):
 
 
 async def login(kubeconfig: Path | None) -> kopf.ConnectionInfo:
-    """The same for kopf, which asks again when the API server refuses the credentials: tokens are replaced hourly."""
+    """The access for kopf. kopf calls this again when the API server refuses the token: tokens are replaced hourly."""
     configuration = await load(kubeconfig)
     header = await configuration.get_api_key_with_prefix("BearerToken")
     scheme, _, token = (header or "").partition(" ")
-    return Connection(
+    return LenientConnection(
         server=str(configuration.host),
         ca_path=configuration.ssl_ca_cert,
         insecure=not configuration.verify_ssl,

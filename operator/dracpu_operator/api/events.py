@@ -7,7 +7,7 @@ from typing import Final
 from dracpu_api.resources import CONFIGS, EVENTS
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.decide.records import Config
-from dracpu_operator.decide.summary import Announcement
+from dracpu_operator.decide.status_changes import Announcement
 
 _NOTE_BYTES: Final = 1024  # events.k8s.io/v1 refuses longer notes
 _NAMESPACE: Final = "default"  # Kubernetes: Events about objects without a namespace

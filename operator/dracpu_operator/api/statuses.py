@@ -1,6 +1,6 @@
-"""Writing the configs' statuses, and Events where a condition speaks otherwise than before.
+"""Writes the configs' statuses, and creates Events when a condition has changed.
 
-What stands there already costs no request. Counts move with every claim of 5,000 nodes: they are gathered.
+A status that has not changed is not written. Counts change with every claim on 5,000 nodes: such changes are collected.
 """
 
 import asyncio
@@ -14,17 +14,11 @@ from dracpu_api.errors import ApiError, ConflictError, NotFoundError, Unavailabl
 from dracpu_api.resources import CONFIGS
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import ConfigEvents
+from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.records import Config
 from dracpu_operator.decide.selection import Selected
-from dracpu_operator.decide.summary import (
-    Announcement,
-    Moment,
-    announcements,
-    is_same,
-    is_urgent,
-    progress_of,
-    status_of,
-)
+from dracpu_operator.decide.status_changes import Announcement, announcements, is_same, is_urgent
+from dracpu_operator.decide.summary import status_of
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics
@@ -33,7 +27,7 @@ log = structlog.get_logger()
 
 
 class StatusWriter:
-    """`due_at` tells when a status wants to be looked at again although nothing has changed."""
+    """`due_at` is the time at which statuses have to be computed again although no object has changed."""
 
     def __init__(
         self, fleet: Fleet, cluster: Cluster, events: ConfigEvents, metrics: Metrics, intervals: Intervals
@@ -47,19 +41,21 @@ class StatusWriter:
         self._written_at: dict[str, float] = {}  # by the config's UID
 
     async def write(self, selected: Mapping[str, Selected]) -> None:
-        """Tells how all configs stand: one that cannot be written keeps no other from it. Raises the first error."""
+        """Writes the statuses of all configs. An error does not keep the others from being written, and the first error
+        is raised at the end."""
         self.due_at = float("inf")
+        cpu_nodes = self._fleet.cpu_nodes
         moment = _moment(datetime.now(UTC), self._intervals)
-        progress = {name: progress_of(one, self._fleet.cpu_nodes, moment) for name, one in selected.items()}
-        self._metrics.show(progress)
-        if any(one.is_passing for one in progress.values()):
+        progress = {name: progress_of(followed, cpu_nodes, moment) for name, followed in selected.items()}
+        self._metrics.set_nodes(progress)
+        if any(counted.has_recent_trouble for counted in progress.values()):
             self.due_at = _now() + self._intervals.trouble
         errors: list[ApiError] = []
-        for name, one in selected.items():
+        for name, followed in selected.items():
             try:
-                await self._write(one, status_of(one, self._fleet.cpu_nodes, progress[name], moment))
+                await self._write(followed, status_of(followed, cpu_nodes, progress[name], moment))
             except ApiError as error:
-                self._metrics.asked("status", "error")
+                self._metrics.requested("status", "error")
                 errors.append(error)
                 if isinstance(error, UnavailableError):
                     break
@@ -80,22 +76,22 @@ class StatusWriter:
         try:
             metadata = {"name": config.name, "uid": config.uid}
             body = {"metadata": metadata, "status": status}
-            self._fleet.see_config(await self._cluster.apply(CONFIGS, body, subresource="status"))
-        except (NotFoundError, ConflictError) as error:  # deleted meanwhile; the watch will tell
-            log.info("a config is gone", config=config.name, error=str(error))
+            self._fleet.store_config(await self._cluster.apply(CONFIGS, body, subresource="status"))
+        except (NotFoundError, ConflictError) as error:  # deleted meanwhile, as the watch will show
+            log.info("a config was deleted meanwhile", config=config.name, error=str(error))
             return
         self._written_at[config.uid] = _now()
-        self._metrics.asked("status", "success")
+        self._metrics.requested("status", "success")
         for announcement in announcements(status, before):
             await self._announce(config, announcement)
 
     async def _announce(self, config: Config, announcement: Announcement) -> None:
-        tell = log.warning if announcement.severity == "Warning" else log.info
-        tell(announcement.note, config=config.name, reason=announcement.reason)
+        write_log = log.warning if announcement.severity == "Warning" else log.info
+        write_log(announcement.note, config=config.name, reason=announcement.reason)
         try:
             await self._events.create(config, announcement)
-        except ApiError as error:  # the status tells the same: nobody waits for an Event
-            log.warning("an Event was not sent", config=config.name, reason=announcement.reason, error=str(error))
+        except ApiError as error:  # it is not repeated: the status has the same information
+            log.warning("an Event was not created", config=config.name, reason=announcement.reason, error=str(error))
 
 
 def _moment(now: datetime, intervals: Intervals) -> Moment:

@@ -1,5 +1,5 @@
-"""Writing CpuNodes: several at a time, each answer taken over at once, so that the next look sees what was written even
-when the watch has not told of it yet."""
+"""Writes CpuNodes, several at a time. Each answer is recorded at once, so that the next reconcile knows what was
+written even when the watch has not shown it yet."""
 
 import asyncio
 from collections import deque
@@ -32,7 +32,7 @@ class Job:
 
 
 class CpuNodeWriter:
-    """Makes jobs, and does them."""
+    """Makes jobs and runs them."""
 
     def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, parallel: int) -> None:
         self._fleet = fleet
@@ -41,43 +41,44 @@ class CpuNodeWriter:
         self._parallel = parallel
 
     def apply(self, node: Node, spec: CpuNodeSpec, current: CpuNode | None, kind: Request) -> Job:
-        """Gives a node its spec."""
+        """The job that gives a node its spec."""
 
         async def send() -> None:
             uid = None if current is None else current.uid
-            self._fleet.see_cpu_node(await _apply(self._cluster, node, spec, uid))
+            self._fleet.store_cpu_node(await _apply(self._cluster, node, spec, uid))
             log.debug("spec written", node=node.name, config=spec.config_name, revision=spec.revision, kind=kind)
 
         return Job(node.name, kind, send)
 
     def remove(self, cpu_node: CpuNode) -> Job:
-        """Deletes a CpuNode."""
+        """The job that deletes a CpuNode."""
 
         async def send() -> None:
             try:
                 await self._cluster.delete(CPU_NODES, cpu_node.name, cpu_node.uid)
             except NotFoundError:
-                log.debug("was gone already", node=cpu_node.name)
-            self._fleet.lose_cpu_node(cpu_node.name, cpu_node.uid)
+                log.debug("the CpuNode was gone already", node=cpu_node.name)
+            self._fleet.remove_cpu_node(cpu_node.name, cpu_node.uid)
 
         return Job(cpu_node.name, "delete", send)
 
     def read_again(self, name: str) -> Job:
-        """Looks what became of a write without an answer."""
+        """The job that reads a CpuNode, after a write of which it is not known whether it was carried out."""
 
         async def send() -> None:
             try:
-                self._fleet.see_cpu_node(await self._cluster.read(CPU_NODES, name))
+                self._fleet.store_cpu_node(await self._cluster.read(CPU_NODES, name))
             except NotFoundError:
                 known = self._fleet.cpu_nodes.get(name)
                 if known is not None:
-                    self._fleet.lose_cpu_node(name, known.uid)
-            self._fleet.unsure.discard(name)
+                    self._fleet.remove_cpu_node(name, known.uid)
+            self._fleet.to_read_again.discard(name)
 
         return Job(name, "read", send)
 
     async def run(self, jobs: Iterable[Job]) -> None:
-        """Does all jobs; raises the first error. Once the API server cannot be reached, the rest is left undone."""
+        """Runs all jobs and raises the first error. When the API server becomes unavailable, the remaining jobs are
+        dropped."""
         queue = deque(jobs)
         errors: list[ApiError] = []
 
@@ -86,17 +87,17 @@ class CpuNodeWriter:
                 job = queue.popleft()
                 try:
                     await job.send()
-                except ConflictError as error:  # gone, or made anew: read it, and decide again
-                    log.info("a CpuNode is not what it was taken for", node=job.node, error=str(error))
-                    self._doubt(job)
+                except ConflictError as error:  # deleted, or created again: read it, then decide again
+                    log.info("a CpuNode has changed meanwhile", node=job.node, error=str(error))
+                    self._failed(job)
                     self._fleet.changed.set()
-                except ApiError as error:  # also a 422: it may be about the UID of an object made anew
-                    self._doubt(job)
+                except ApiError as error:  # also a 422: the object may have been created again with another UID
+                    self._failed(job)
                     errors.append(error)
                     if isinstance(error, UnavailableError):
                         queue.clear()
                 else:
-                    self._metrics.asked(job.kind, "success")
+                    self._metrics.requested(job.kind, "success")
 
         async with asyncio.TaskGroup() as group:
             for number in range(min(self._parallel, len(queue))):
@@ -104,9 +105,9 @@ class CpuNodeWriter:
         if errors:
             raise errors[0]
 
-    def _doubt(self, job: Job) -> None:
-        self._metrics.asked(job.kind, "error")
-        self._fleet.unsure.add(job.node)
+    def _failed(self, job: Job) -> None:
+        self._metrics.requested(job.kind, "error")
+        self._fleet.to_read_again.add(job.node)
 
 
 async def _apply(cluster: Cluster, node: Node, spec: CpuNodeSpec, uid: str | None) -> Json:

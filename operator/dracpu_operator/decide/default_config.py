@@ -1,7 +1,7 @@
-"""The config that comes with the chart: made once, kept as the chart's values say, and left alone from the moment that
-somebody else has written its spec. Pure: what is read in, what to do out.
+"""The config that comes with the chart: created once, updated with the chart's values, and left alone from the moment
+that somebody else has written its spec. Pure: the present object in, what to do out.
 
-Who has written what is known from `metadata.managedFields`, which the API server keeps.
+The API server records in `metadata.managedFields` who has written which fields.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _WRITTEN_METADATA: Final = ("name", "labels", "annotations")
 
 
 class Action(Enum):
-    """What becomes of the config."""
+    """What to do with the config."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -30,23 +30,23 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do; where it is to be left alone, why."""
+    """What to do, and why when the config is left alone."""
 
     action: Action
     reason: str = ""
 
 
 def read_manifest(text: str) -> Json:
-    """The config in a file, reduced to what the chart has a say in. What its spec says, the API server judges."""
+    """The config in a file, reduced to the fields that the chart sets. The API server validates its spec."""
     try:
-        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
         raise ManifestError(f"is not YAML: {error}") from error
     if len(documents) != 1:
         raise ManifestError(f"has {len(documents)} objects in it: one {_KIND} is expected")
     document, api_version = documents[0], f"{API_GROUP}/{API_VERSION}"
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != (api_version, _KIND):
-        raise ManifestError(f"is no {_KIND} of {api_version}")
+        raise ManifestError(f"is not a {_KIND} of {api_version}")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         raise ManifestError("has no metadata.name")
@@ -59,13 +59,13 @@ def read_manifest(text: str) -> Json:
 
 
 def decide(existing: Json | None) -> Decision:
-    """What to do about the config that stands at the API server, or does not."""
+    """What to do with the config; `existing` is None when the API server has none of that name."""
     if existing is None:
         return Decision(Action.CREATE)
-    entries = [one for one in existing["metadata"].get("managedFields") or () if not one.get("subresource")]
-    others = [one for one in entries if not _is_chart(one) and "f:spec" in (one.get("fieldsV1") or {})]
+    entries = [entry for entry in existing["metadata"].get("managedFields") or () if not entry.get("subresource")]
+    others = [entry for entry in entries if not _is_chart(entry) and "f:spec" in (entry.get("fieldsV1") or {})]
     if others:
-        named = ", ".join(f"{one.get('manager', 'somebody')} ({one.get('time', 'no time')})" for one in others)
+        named = ", ".join(f"{entry.get('manager', 'somebody')} ({entry.get('time', 'no time')})" for entry in others)
         return Decision(Action.LEAVE, f"its spec was written by {named}")
     if not any(map(_is_chart, entries)):  # also where somebody removed managedFields
         return Decision(Action.LEAVE, "this chart did not make it")

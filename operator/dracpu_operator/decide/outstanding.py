@@ -1,7 +1,8 @@
-"""Claims that the scheduler allocated for a node's former devices. Pure.
+"""Which claims were allocated for devices that a node is about to replace. Pure.
 
-Prepare can come minutes after allocation, so an agent that changes its devices cannot know of them: the operator, which
-alone may list claims, tells it (`CpuNode.spec.outstanding`).
+The kubelet may prepare a claim minutes after its allocation, and an agent may not list claims. So the operator lists
+the claims that the agent has to expect in `CpuNode.spec.outstanding`, together with the settings that change the
+devices.
 """
 
 import re
@@ -16,38 +17,39 @@ from dracpu_api.settings import OutstandingClaim, Settings
 ClaimsByNode = Mapping[str, tuple[OutstandingClaim, ...]]
 
 _MULTIPLES: Final = {"": 1, "k": 1000, "Ki": 1024}
-_QUANTITY: Final = re.compile(r"([1-9]\d*)(k|Ki|)")  # as the API server writes whole numbers
+_QUANTITY: Final = re.compile(r"([1-9]\d*)(k|Ki|)")  # how the API server writes whole numbers
 
 
 class AllocatedClaims:
-    """What the devices of some nodes were given to, collected one claim at a time: there may be very many, and of each
-    object little is needed."""
+    """Collects the claims that are allocated on some nodes. It is given one claim at a time, and keeps little of each:
+    a cluster may have very many."""
 
     def __init__(self, nodes: Collection[str]) -> None:
         self._nodes = nodes
         self._found: dict[str, list[OutstandingClaim]] = {}
 
     def add(self, claim: Json) -> None:
-        """A ResourceClaim; one that is not allocated, or on other nodes, drops out."""
+        """Takes a ResourceClaim into account; one that is not allocated on these nodes is ignored."""
         for node, devices in _devices_by_node(claim).items():
             if node in self._nodes:
                 metadata = claim["metadata"]
-                taken = OutstandingClaim(metadata["uid"], metadata["namespace"], metadata["name"], tuple(devices))
-                self._found.setdefault(node, []).append(taken)
+                allocated = OutstandingClaim(metadata["uid"], metadata["namespace"], metadata["name"], tuple(devices))
+                self._found.setdefault(node, []).append(allocated)
 
     def by_node(self) -> dict[str, tuple[OutstandingClaim, ...]]:
-        """Each node's claims, in an order of their own."""
-        return {node: tuple(sorted(taken, key=lambda claim: claim.uid)) for node, taken in self._found.items()}
+        """Each node's claims, sorted by UID."""
+        return {node: tuple(sorted(claims, key=lambda claim: claim.uid)) for node, claims in self._found.items()}
 
 
 def outstanding(
     claims: Iterable[OutstandingClaim], settings: Settings, listed: Iterable[OutstandingClaim] = ()
 ) -> tuple[OutstandingClaim, ...]:
-    """What to list of a node's claims; `listed` is what stands there.
+    """Which of a node's claims to list; `listed` are those in the list now.
 
-    Nothing, unless a claim has a device that is not there under `settings`: shares of those that are, the scheduler
-    counts. But when the agent keeps CPUs for such a claim, it has to spare those that others may ask for by right: so
-    they are listed with it. Claims that come later are given what is left, and are not news.
+    The list is empty unless a claim has a device that `settings` do not publish: the scheduler itself counts claims on
+    published devices. When there is such a claim, all claims of the node are listed, because the agent has to keep CPUs
+    for it that no other claim is entitled to. A claim that is allocated later, on a published device, is not added: the
+    scheduler gives it what the agent still offers.
     """
     claims = tuple(claims)
     known = {claim.uid for claim in listed}
@@ -61,7 +63,7 @@ def results_of(claim: Json) -> list[Json]:
     """The devices of our driver that a claim was given; none when it is not allocated."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
-    # adminAccess takes nothing away from others
+    # a device that was given with adminAccess remains available to other claims
     return [result for result in results if result["driver"] == DRIVER and not result.get("adminAccess")]
 
 
@@ -75,9 +77,9 @@ def _devices_by_node(claim: Json) -> dict[str, list[tuple[str, int]]]:
 
 
 def _cpus(result: Json) -> int | None:
-    """How many CPUs of the device; None for an amount that no agent grants, which then holds nothing."""
+    """How many CPUs of the device the claim was given; None for an amount that every agent refuses."""
     consumed = result.get("consumedCapacity")
     if consumed is None:
-        return 1  # an individual device
+        return 1  # a device of individual mode
     match = _QUANTITY.fullmatch(str(consumed.get(CAPACITY_CPU, "")))
     return int(match[1]) * _MULTIPLES[match[2]] if match else None

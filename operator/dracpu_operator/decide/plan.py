@@ -1,4 +1,5 @@
-"""What has to be written, from what is known. Pure: nodes, configs and CpuNodes in, changes and removals out."""
+"""Which CpuNodes have to be created, changed and deleted. Pure: nodes, configs and CpuNodes in, changes and removals
+out."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from dracpu_operator.decide.selection import Selected, select
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A node that is given settings now."""
+    """A node that is given the settings of a config now."""
 
     node: Node
     config: Config
@@ -20,8 +21,11 @@ class Change:
 
     @property
     def keeps_devices(self) -> bool:
-        """True when the devices that are published now will be there afterwards, too. Where settings have not been
-        applied, nobody knows what is published; a node without a CpuNode may have had one: claims outlive it."""
+        """True when the node certainly publishes the same kind of devices before and after the change.
+
+        While settings are not applied yet, it is not known what the node publishes. A node without a CpuNode may have
+        had one before, and claims outlive it.
+        """
         before = None if self.current is None else self.current.spec
         if self.current is None or before is None or not self.current.arrived:
             return False
@@ -31,16 +35,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One look at the fleet."""
+    """What to write, and which nodes each config has."""
 
-    selected: Mapping[str, Selected]
+    selected: Mapping[str, Selected]  # by the config's name
     changes: tuple[Change, ...]
     removals: tuple[CpuNode, ...]
 
 
 def make_plan(nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_nodes: Mapping[str, CpuNode]) -> Plan:
     """Decides for all nodes at once, in the order of their names."""
-    # the nodes of a config that cannot be understood stay as they are until it can
+    # nodes of a config that is not valid keep its last valid settings
     held: dict[str, list[Node]] = {config.name: [] for config in configs.values() if config.wanted is None}
     free: list[Node] = []
     for name in sorted(nodes):
@@ -48,14 +52,14 @@ def make_plan(nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_node
         (free if spec is None or spec.config_name not in held else held[spec.config_name]).append(nodes[name])
     selected = select(free, configs.values())
     removals = _removals(nodes, selected.values(), free, cpu_nodes)
-    gone = {cpu_node.name for cpu_node in removals}
-    changes = [change for one in selected.values() for change in _changes(one, cpu_nodes, gone)]
+    removed = {cpu_node.name for cpu_node in removals}
+    changes = [change for followed in selected.values() for change in _changes(followed, cpu_nodes, removed)]
     kept = {name: Selected(configs[name], followers) for name, followers in held.items()}
     return Plan({**selected, **kept}, tuple(changes), tuple(removals))
 
 
 def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
-    """The spec to write; `claims` matter only where devices may change."""
+    """The spec to write for a change. `claims` is not needed when the node keeps its devices."""
     wanted = change.config.wanted
     assert wanted is not None
     if change.keeps_devices:
@@ -74,10 +78,10 @@ def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
     )
 
 
-def respec(cpu_node: CpuNode, claims: ClaimsByNode) -> CpuNodeSpec | None:
-    """The spec with a true list of outstanding claims; None when it is true.
+def with_current_claims(cpu_node: CpuNode, claims: ClaimsByNode) -> CpuNodeSpec | None:
+    """The spec with an up-to-date list of outstanding claims; None when the list is up to date already.
 
-    Only the claims themselves tell, never the agent's word that it is done: that may be older than its settings.
+    The list follows from the claims alone. What the agent reports may be older than its settings.
     """
     assert cpu_node.spec is not None
     before = cpu_node.spec.outstanding
@@ -88,11 +92,13 @@ def respec(cpu_node: CpuNode, claims: ClaimsByNode) -> CpuNodeSpec | None:
 def _removals(
     nodes: Mapping[str, Node], selected: Iterable[Selected], free: Iterable[Node], cpu_nodes: Mapping[str, CpuNode]
 ) -> list[CpuNode]:
-    """CpuNodes of nodes that no config selects any more, and of Nodes that came back with another UID.
+    """CpuNodes of nodes that no config selects any more, and of Nodes that were created again with another UID.
 
-    What no Node owns, somebody else has written. Where the Node is gone, the garbage collector removes the CpuNode.
+    A CpuNode that no Node owns was not created by the operator and stays. When a Node is deleted, the garbage collector
+    removes its CpuNode.
     """
-    unselected = {node.name for node in free} - {node.name for one in selected for node in one.nodes}
+    chosen = {node.name for followed in selected for node in followed.nodes}
+    unselected = {node.name for node in free} - chosen
     return [
         cpu_node
         for name, cpu_node in cpu_nodes.items()
@@ -100,21 +106,21 @@ def _removals(
     ]
 
 
-def _changes(selected: Selected, cpu_nodes: Mapping[str, CpuNode], gone: set[str]) -> list[Change]:
+def _changes(selected: Selected, cpu_nodes: Mapping[str, CpuNode], removed: set[str]) -> list[Change]:
     config = selected.config
     assert config.wanted is not None
-    members = [Member(node.name, None if node.name in gone else cpu_nodes.get(node.name)) for node in selected.nodes]
-    due = set(next_nodes(config.wanted.spec.rollout, config.wanted.revision, members)) - gone
+    members = [Member(node.name, None if node.name in removed else cpu_nodes.get(node.name)) for node in selected.nodes]
+    due = set(next_nodes(config.wanted.spec.rollout, config.wanted.revision, members)) - removed
     return [
         Change(node, config, member.cpu_node)
         for node, member in zip(selected.nodes, members, strict=True)
-        if node.name in due or _is_wrong(config, node, member.cpu_node)
+        if node.name in due or _needs_correction(config, node, member.cpu_node)
     ]
 
 
-def _is_wrong(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:
-    """True when the revision is right and something else is not: the node followed another config, nobody made it our
-    CpuNode, or somebody has edited the settings. To put that right takes no budget."""
+def _needs_correction(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:
+    """True when the CpuNode has the right revision but is wrong otherwise: it names another config, the Node does not
+    own it, or somebody has edited its settings. A correction uses no budget."""
     if cpu_node is None or cpu_node.spec is None or config.wanted is None or cpu_node.given != config.wanted.revision:
         return False
     return (cpu_node.spec.config_name, cpu_node.spec.settings, cpu_node.owner) != (

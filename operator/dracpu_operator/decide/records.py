@@ -1,41 +1,30 @@
-"""What the operator knows of the cluster: nodes, configs and CpuNodes, reduced to what decisions need.
+"""The records that decisions work on: nodes, configs and CpuNodes, reduced to the fields that matter.
 
 5,000 nodes are held in memory: a Node object is some 12 KB of JSON, of which three fields matter here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import CpuDriverConfigSpec
 from dracpu_api.settings import CpuNodeSpec, Settings
 
 
-class Phase(StrEnum):
-    """How a node stands, in the word of its agent."""
-
-    SILENT = ""  # no agent has reported yet
-    PENDING = "Pending"
-    SETTLING = "Settling"
-    DRAINING = "Draining"
-    READY = "Ready"
-    FAILED = "Failed"
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node object; one that was deleted and made again has another UID."""
+    """A Node object. One that was deleted and created again has another UID."""
 
     name: str
     uid: str
-    version: int = field(compare=False)  # resourceVersion: of two views of one object, the greater is the newer
+    version: int = field(compare=False)  # resourceVersion: the greater one of the same object is newer
     labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a valid config says."""
+    """What a valid config asks for."""
 
     spec: CpuDriverConfigSpec
     settings: Settings
@@ -51,9 +40,9 @@ class Config:
     version: int = field(compare=False)
     generation: int
     created: str  # RFC 3339 in UTC, which sorts as text
-    wanted: Wanted | None  # None: it cannot be understood
-    problems: tuple[str, ...] = ()  # why not
-    status: Mapping[str, Any] = field(default_factory=dict, compare=False)  # our own words, no news
+    wanted: Wanted | None  # None: the spec is not valid
+    problems: tuple[str, ...] = ()  # why it is not
+    status: Mapping[str, Any] = field(default_factory=dict, compare=False)  # only the operator itself writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,46 +57,47 @@ class CpuCounts:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why claims cannot get CPUs of a node, in the words of its agent, or because it has none."""
+    """A reason why claims cannot get CPUs of a node."""
 
     since: str  # RFC 3339 in UTC
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class CpuNode:
-    """A CpuNode: what the node was told, and what its agent says."""
+    """A CpuNode: the settings that the operator gave to a node, and what its agent reports."""
 
     name: str
     uid: str
     version: int = field(compare=False)
     generation: int
-    owner: str | None  # UID of the Node that owns it; None: written by somebody else than the operator
-    spec: CpuNodeSpec | None  # None: it cannot be understood, and is written anew
-    phase: Phase = Phase.SILENT
+    owner: str | None  # UID of the Node that owns it; None: the operator did not create this CpuNode
+    spec: CpuNodeSpec | None  # None: it cannot be decoded, and will be replaced
+    phase: Phase | None = None  # None: no agent has reported yet
     applied: str | None = None  # appliedRevision
     cpus: CpuCounts = CpuCounts()
     failure: str = ""  # why settings were refused
-    troubles: tuple[Trouble, ...] = ()  # what may pass by itself
+    troubles: tuple[Trouble, ...] = ()  # they may pass by themselves
 
     @property
     def given(self) -> str | None:
-        """The revision that the node was told to apply."""
+        """The revision that the operator gave to the node."""
         return None if self.spec is None else self.spec.revision
 
     @property
     def arrived(self) -> bool:
-        """True when what the node was told is in force."""
+        """True when the node has applied the settings that it was given."""
         return self.applied is not None and self.applied == self.given
 
     @property
     def starting(self) -> bool:
-        """True until the node's first settings are in force: nothing was offered before, so nothing is disturbed."""
+        """True until the node has applied its first settings: it offers nothing yet, so a change disturbs nothing."""
         return self.applied is None and self.generation <= 1
 
     @property
     def unavailable(self) -> bool:
-        """True while a change is under way, or has failed. A draining node has published: it is available."""
-        if self.phase is Phase.SILENT or self.starting:
+        """True while a change is under way, or has failed. A draining node has published its devices: it is
+        available."""
+        if self.phase is None or self.starting:
             return False
         return self.phase in {Phase.SETTLING, Phase.FAILED} or not self.arrived

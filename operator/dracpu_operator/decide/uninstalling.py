@@ -1,7 +1,7 @@
-"""What still holds CPUs when the driver is about to be uninstalled. Pure: objects in, holders out.
+"""Which claims still hold CPUs when the driver is about to be uninstalled. Pure: objects in, holders out.
 
-Claims that are allocated say so themselves. A node may hold CPUs for longer than that, where containers outlive their
-claim: only its CpuNode tells.
+A claim holds CPUs while it is allocated. A node may hold CPUs for longer, while containers outlive their claim: only
+its CpuNode shows that.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class Holder:
     name: str
     uid: str
     pods: tuple[str, ...] = ()
-    cpus: str | None = None  # None: the claim is allocated; else these CPUs, and no allocated claim explains them
+    cpus: str | None = None  # None: the claim is allocated; otherwise the CPUs that it holds without an allocation
 
     def __str__(self) -> str:
         claim = f"{self.namespace}/{self.name} on node {self.node}"
@@ -29,27 +29,27 @@ class Holder:
         return f"{claim}: used by {', '.join(self.pods) or 'no pod'}"
 
 
-def holders_of(claim: Json) -> list[Holder]:
-    """A ResourceClaim -> one holder for each node whose CPUs it was given; none when it is not allocated."""
+def holders_of_claim(claim: Json) -> list[Holder]:
+    """One holder for each node on which a ResourceClaim is allocated."""
     metadata = claim["metadata"]
     consumers = (claim.get("status") or {}).get("reservedFor") or ()
-    pods = tuple(_consumer(one) for one in consumers)
+    pods = tuple(_consumer(consumer) for consumer in consumers)
     nodes = sorted({result["pool"] for result in results_of(claim)})
     return [Holder(node, metadata["namespace"], metadata["name"], metadata["uid"], pods) for node in nodes]
 
 
-def holders_on(cpu_node: Json) -> list[Holder]:
-    """A CpuNode -> the claims that its agent names."""
+def holders_of_node(cpu_node: Json) -> list[Holder]:
+    """The claims that a CpuNode's status names."""
     claims = (cpu_node.get("status") or {}).get("claims") or ()
     node = cpu_node["metadata"]["name"]
-    return [Holder(node, one["namespace"], one["name"], one["uid"], cpus=one["cpus"]) for one in claims]
+    return [Holder(node, claim["namespace"], claim["name"], claim["uid"], cpus=claim["cpus"]) for claim in claims]
 
 
-def all_holders(allocated: Iterable[Holder], named: Iterable[Holder]) -> list[Holder]:
-    """The allocated claims, and what agents name beyond them."""
+def all_holders(allocated: Iterable[Holder], reported: Iterable[Holder]) -> list[Holder]:
+    """The claims that are allocated, and those that only CpuNodes report."""
     allocated = list(allocated)
-    explained = {one.uid for one in allocated}
-    return sorted([*allocated, *(one for one in named if one.uid not in explained)])
+    known = {holder.uid for holder in allocated}
+    return sorted([*allocated, *(holder for holder in reported if holder.uid not in known)])
 
 
 def _consumer(reference: Json) -> str:

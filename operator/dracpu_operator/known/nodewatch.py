@@ -1,7 +1,8 @@
-"""Follows the Nodes by their metadata alone, which is all that is looked at.
+"""Watches the Nodes by their metadata alone, which is all that the operator needs of them.
 
-The kubelets of 5,000 nodes report every five minutes at least, 12 KB each. kopf, which follows the custom resources,
-takes a processor for nearly two milliseconds with each such event: more than everything else here together.
+The kubelets of 5,000 nodes report at least every five minutes, and each report is an event with 12 KB. kopf, which
+watches the custom resources, needs nearly two milliseconds of a processor for each event: more than everything else in
+the operator together.
 """
 
 import asyncio
@@ -26,11 +27,11 @@ class Source(Protocol):
         """Returns all objects of a kind, and the version from which a watch continues."""
 
     def watch(self, resource: Resource, since: str) -> AsyncIterator[Json]:
-        """Yields what happens to the objects after a version; raises ExpiredError when that version is too old."""
+        """Yields the events after a version; raises ExpiredError when that version is too old."""
 
 
 async def relist_nodes(fleet: Fleet, source: Source) -> str:
-    """Puts right which Nodes there are; returns the version that a watch goes on from."""
+    """Takes over a complete list of Nodes; returns the version from which a watch continues."""
     known = list(fleet.nodes.values())
     listed, version = await source.snapshot(NODES)
     fleet.recheck_nodes(known, listed)
@@ -38,16 +39,16 @@ async def relist_nodes(fleet: Fleet, source: Source) -> str:
 
 
 class NodeWatch:
-    """Lists once, then goes on from there; lists again when the history that it needs is gone."""
+    """Lists the Nodes, then follows the watch; lists again when the API server no longer has the events since then."""
 
     def __init__(self, fleet: Fleet, source: Source, intervals: Intervals) -> None:
         self._fleet = fleet
         self._source = source
         self._intervals = intervals
-        self._version = ""  # where a watch goes on; none: only a list can tell
+        self._version = ""  # from which a watch continues; "": a list has to come first
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Runs until cancelled."""
         backoff = Backoff(self._intervals.retry_first, self._intervals.retry_cap)
         problem = ""
         while True:
@@ -60,21 +61,21 @@ class NodeWatch:
                     self._version = ""
                 elif str(error) != problem:
                     problem = str(error)
-                    log.warning("nodes are not watched at the moment, trying again", error=problem)
+                    log.warning("watching Nodes failed, trying again", error=problem)
                 await asyncio.sleep(backoff.next())
             else:
                 problem = ""
                 backoff.reset()
-                await asyncio.sleep(self._intervals.debounce)  # were it to end at once, again and again
+                await asyncio.sleep(self._intervals.debounce)  # in case every watch ends at once
 
     async def _follow(self) -> None:
         async for event in self._source.watch(NODES, self._version):
             metadata = event["object"]["metadata"]
             self._version = metadata["resourceVersion"]
-            self._note(event["type"], event["object"])
+            self._take(event["type"], event["object"])
 
-    def _note(self, kind: str, node: Json) -> None:
+    def _take(self, kind: str, node: Json) -> None:
         if kind == "DELETED":
-            self._fleet.lose_node(node["metadata"]["name"], node["metadata"]["uid"])
+            self._fleet.remove_node(node["metadata"]["name"], node["metadata"]["uid"])
         elif kind != "BOOKMARK":
-            self._fleet.see_node(node)
+            self._fleet.store_node(node)

@@ -1,34 +1,36 @@
-"""Objects as the API server sends them -> the records of `model`. Pure; what makes no sense is recorded, not raised:
-one odd object must not stop the fleet."""
+"""Turns objects from the API server into records. Pure.
+
+An object that cannot be understood is recorded as such instead of raising an error: it must not stop all the others.
+"""
 
 import hashlib
 import json
 from typing import Final
 
+from dracpu_api.conditions import NodeCondition, Phase
 from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_api.objects.models import CpuDriverConfig, CpuDriverConfigSpec
 from dracpu_api.objects.parts import Settings as SettingsFields
 from dracpu_api.objects.validate import InvalidObjectError, parse
-from dracpu_api.resources import Json, resource_version
+from dracpu_api.resources import CONFIGS, Json, resource_version
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
-from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Phase, Trouble, Wanted
+from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Trouble, Wanted
 
-_REVISION_DIGITS: Final = 16  # 64 bits: two settings of one cluster will not meet
-_API_VERSION: Final = "dra.cpu/v1alpha1"
-# conditions of the agent's without which no claim gets CPUs
-_NEEDED: Final = frozenset({"KubeletRegistered", "RuntimeConnected", "SlicesPublished", "StateHealthy"})
-_WORDS: Final = 256  # of each trouble: three nodes have to fit into a message that people read
+_REVISION_DIGITS: Final = 16  # 64 bits: no two settings in a cluster get the same revision
+# while one of these conditions is not true, no claim gets CPUs of the node
+_NEEDED: Final = frozenset(NodeCondition) - {NodeCondition.CONFIG_APPLIED}
+_MESSAGE_LENGTH: Final = 256  # of one trouble: three nodes have to fit into a message that people read
 _SILENT: Final = "its agent has not reported yet: does the DaemonSet's pod run on this node?"
 
 
 def read_node(raw: Json) -> Node:
-    """A Node, or its metadata alone."""
+    """Reads a Node; its metadata is enough."""
     metadata = raw["metadata"]
     return Node(metadata["name"], metadata["uid"], resource_version(raw), dict(metadata.get("labels") or {}))
 
 
 def read_config(raw: Json) -> Config:
-    """A CpuDriverConfig."""
+    """Reads a CpuDriverConfig."""
     metadata = raw["metadata"]
     wanted, problems = _read_wanted(raw)
     return Config(
@@ -44,7 +46,7 @@ def read_config(raw: Json) -> Config:
 
 
 def read_cpu_node(raw: Json) -> CpuNode:
-    """A CpuNode."""
+    """Reads a CpuNode."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     try:
         spec = decode_spec(raw.get("spec"))
@@ -66,19 +68,19 @@ def read_cpu_node(raw: Json) -> CpuNode:
 
 
 def revision_of(settings: Settings) -> str:
-    """The same for the same settings, however they are written: "0,1" and "0-1" are one."""
+    """A hash of the settings. It does not depend on how they are written: "0,1" and "0-1" have one revision."""
     text = json.dumps(encode_settings(settings), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_REVISION_DIGITS]
 
 
 def settings_of(spec: CpuDriverConfigSpec) -> Settings:
-    """A config's spec, less what concerns the fleet."""
+    """The settings for a node: a config's spec without selector, priority and rollout."""
     return decode_settings(spec.model_dump(mode="json", by_alias=True, include=set(SettingsFields.model_fields)))
 
 
 def _read_wanted(raw: Json) -> tuple[Wanted | None, tuple[str, ...]]:
-    # the status is our own affair: one written by a newer operator makes no config invalid
-    document = {"apiVersion": _API_VERSION, "kind": "CpuDriverConfig", "spec": raw.get("spec") or {}}
+    # without the status: one that a newer operator has written does not make the config invalid
+    document = {"apiVersion": CONFIGS.api_version, "kind": CONFIGS.kind, "spec": raw.get("spec") or {}}
     try:
         config = parse(document)
     except InvalidObjectError as error:
@@ -93,10 +95,12 @@ def _owner(metadata: Json) -> str | None:
     return next((owner["uid"] for owner in owners if owner.get("kind") == "Node"), None)
 
 
-def _phase(text: str | None) -> Phase:
+def _phase(text: str | None) -> Phase | None:
+    if not text:
+        return None
     try:
-        return Phase(text or "")
-    except ValueError:  # of a newer agent
+        return Phase(text)
+    except ValueError:  # a phase of a newer agent
         return Phase.PENDING
 
 
@@ -107,23 +111,28 @@ def _cpus(status: Json) -> CpuCounts:
         reserved, exclusive = CpuSet.parse(cpus.get("reserved", "")), CpuSet.parse(cpus.get("exclusive", ""))
     except CpuSetError:
         return CpuCounts(total)
-    # a claim keeps its CPUs when they become reserved: they count once
+    # a claim keeps its CPUs when they become reserved: such CPUs are in both sets and count once
     held = len(reserved | exclusive)
     available = max(0, total - held) if cpus and status.get("appliedRevision") else 0
     return CpuCounts(total, len(reserved), len(exclusive), available)
 
 
+def _message(condition: Json) -> str:
+    return str(condition.get("message") or f"{condition['type']} is False")[:_MESSAGE_LENGTH]
+
+
 def _failure(status: Json) -> str:
-    conditions = status.get("conditions") or ()
-    applied: Json = next((one for one in conditions if one.get("type") == "ConfigApplied"), {})
-    return "" if applied.get("status") == "True" else str(applied.get("message") or "")[:_WORDS]
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == NodeCondition.CONFIG_APPLIED and condition.get("status") != "True":
+            return str(condition.get("message") or "")[:_MESSAGE_LENGTH]
+    return ""
 
 
 def _troubles(metadata: Json, status: Json) -> tuple[Trouble, ...]:
     if not status.get("phase"):
         return (Trouble(metadata.get("creationTimestamp") or "", _SILENT),)
     return tuple(
-        Trouble(one.get("lastTransitionTime") or "", str(one.get("message") or f"{one['type']} is False")[:_WORDS])
-        for one in status.get("conditions") or ()
-        if one.get("type") in _NEEDED and one.get("status") == "False"
+        Trouble(condition.get("lastTransitionTime") or "", _message(condition))
+        for condition in status.get("conditions") or ()
+        if condition.get("type") in _NEEDED and condition.get("status") == "False"
     )

@@ -1,0 +1,94 @@
+"""The words of both objects' statuses: phases, conditions and their reasons.
+
+Programs compare them and documentation quotes them. A message beside a reason explains it to people and may change.
+"""
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """CpuNode: how far a node is with its settings."""
+
+    PENDING = "Pending"
+    SETTLING = "Settling"
+    DRAINING = "Draining"
+    READY = "Ready"
+    FAILED = "Failed"
+
+
+class NodeCondition(StrEnum):
+    """CpuNode: the types of its conditions."""
+
+    CONFIG_APPLIED = "ConfigApplied"
+    KUBELET_REGISTERED = "KubeletRegistered"
+    RUNTIME_CONNECTED = "RuntimeConnected"
+    SLICES_PUBLISHED = "SlicesPublished"
+    STATE_HEALTHY = "StateHealthy"
+
+
+class NodeReason(StrEnum):
+    """CpuNode: the reasons of its conditions. SlicesPublished may also have a reason of the API server."""
+
+    # ConfigApplied
+    APPLIED = "Applied"
+    DRAINING = "Draining"
+    NO_SETTINGS = "NoSettings"
+    REFUSED = "Refused"  # also of KubeletRegistered
+    RESERVED_CPUS_HELD = "ReservedCPUsHeld"
+    SETTLING = "Settling"
+    # KubeletRegistered
+    REGISTERED = "Registered"
+    STATIC_CPU_MANAGER = "StaticCPUManager"
+    WAITING = "Waiting"  # also of SlicesPublished
+    # RuntimeConnected
+    CONNECTED = "Connected"
+    CONNECTED_WITHOUT_UPDATES = "ConnectedWithoutUpdates"
+    DISCONNECTED = "Disconnected"
+    # SlicesPublished
+    FEATURE_GATE_DISABLED = "FeatureGateDisabled"
+    FIELDS_DROPPED = "FieldsDropped"
+    PUBLISHED = "Published"
+    WITHDRAWN = "Withdrawn"
+    # StateHealthy
+    CPUS_INCOMPLETE = "CPUsIncomplete"
+    CPUS_OFFLINE = "CPUsOffline"
+    HEALTHY = "Healthy"
+    MACHINE_UNREADABLE = "MachineUnreadable"
+    REBUILT = "Rebuilt"
+    WRITE_FAILED = "WriteFailed"
+
+
+class ConfigCondition(StrEnum):
+    """CpuDriverConfig: the types of its conditions, in the order in which people read them."""
+
+    ACCEPTED = "Accepted"
+    PROGRESSING = "Progressing"
+    AVAILABLE = "Available"
+    DEGRADED = "Degraded"
+    CONFLICTED = "Conflicted"
+
+
+class ConfigReason(StrEnum):
+    """CpuDriverConfig: the reasons of its conditions; most are also reasons of Events."""
+
+    # Accepted
+    INVALID = "Invalid"
+    VALID = "Valid"
+    # Progressing
+    COMPLETE = "Complete"
+    INCOMPLETE = "Incomplete"
+    NOT_ACCEPTED = "NotAccepted"
+    NO_NODES = "NoNodes"  # also of Available
+    PAUSED = "Paused"
+    ROLLING_OUT = "RollingOut"
+    STOPPED = "Stopped"
+    # Available
+    ENOUGH_NODES = "EnoughNodes"
+    TOO_FEW_NODES = "TooFewNodes"
+    # Degraded
+    NODES_FAILED = "NodesFailed"
+    NODES_IN_TROUBLE = "NodesInTrouble"
+    NO_FAILURES = "NoFailures"
+    # Conflicted
+    NO_CONFLICT = "NoConflict"
+    SAME_PRIORITY = "SamePriority"
