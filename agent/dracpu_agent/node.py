@@ -16,6 +16,7 @@ from dracpu_agent.claims.granting import Granting
 from dracpu_agent.claims.ledger import HeldClaim, Ledger
 from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest
 from dracpu_agent.devices.device import Device, Taint
+from dracpu_agent.devices.grouping import ungrouped
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish
 from dracpu_agent.devices.withheld import Withheld
@@ -26,7 +27,7 @@ from dracpu_agent.placement.proof import Evidences
 from dracpu_agent.topology.change import changed
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
-from dracpu_api.cpuset import CpuSet, union, union_by_name
+from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
 from dracpu_api.settings import CpuNodeSpec, Settings
 
 
@@ -87,6 +88,10 @@ class NodeState:
     def _apply(self, spec: CpuNodeSpec, published: Settings | None, in_force: Settings | None) -> None:
         withheld = self._withheld.after_settings(self.topology, in_force, spec.settings, self._taken())
         withheld.check(self.topology, spec.settings, in_force, self._ledger.held)
+        if spec.settings != in_force and ungrouped(self.topology, spec.settings) == self.topology.online:
+            raise SettingsRefusedError(
+                f"groupBy {spec.settings.group_by}: the kernel reports no such groups on this node: choose another one"
+            )
         if spec.settings.node_allocatable:
             raise SettingsRefusedError("nodeAllocatable is not supported by this agent: set it to false")
         others = published is not None and published.representation != spec.settings.representation
@@ -130,6 +135,10 @@ class NodeState:
     def draining(self) -> tuple[ClaimRef, ...]:
         """Claims that have CPUs through devices of a former representation, which the slices do not show any more."""
         return draining(self.spec, self._ledger.claims) if self.spec else ()
+
+    def ungrouped(self) -> CpuSet:
+        """Online CPUs that belong to no group of the settings, so that no device offers them."""
+        return ungrouped(self.topology, self.spec.settings) if self.spec else EMPTY
 
     def offline(self) -> Mapping[str, CpuSet]:
         """Claims that have CPUs which are not online, by UID, and which ones."""

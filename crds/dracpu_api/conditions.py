@@ -31,6 +31,7 @@ class NodeReason(StrEnum):
 
     # ConfigApplied
     APPLIED = "Applied"
+    CPUS_NOT_GROUPED = "CPUsNotGrouped"
     DRAINING = "Draining"
     NO_SETTINGS = "NoSettings"
     REFUSED = "Refused"  # also of KubeletRegistered

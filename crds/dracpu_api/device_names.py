@@ -57,6 +57,8 @@ def _word(group_by: GroupBy | None) -> str:
             return "socket"
         case GroupBy.MACHINE:
             return "machine"
+        case GroupBy.L3_CACHE:
+            return "l3cache"
         case _:
             assert_never(group_by)
 

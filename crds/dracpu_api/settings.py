@@ -31,6 +31,7 @@ class GroupBy(StrEnum):
     NUMA_NODE = "numanode"
     SOCKET = "socket"
     MACHINE = "machine"
+    L3_CACHE = "l3cache"
 
 
 class Strategy(StrEnum):

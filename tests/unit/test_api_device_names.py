@@ -22,6 +22,7 @@ def test_the_names_are_those_that_manifests_rely_on() -> None:
     assert group_device(GroupBy.NUMA_NODE, 1) == "cpudevnuma001"
     assert group_device(GroupBy.SOCKET, 0) == "cpudevsocket000"
     assert group_device(GroupBy.MACHINE, 0) == "cpudevmachine"
+    assert group_device(GroupBy.L3_CACHE, 12) == "cpudevl3cache012"
 
 
 @given(any_device())

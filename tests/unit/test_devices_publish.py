@@ -33,6 +33,7 @@ def values(devices):
         (GroupBy.NUMA_NODE, {"cpudevnuma000": 2, "cpudevnuma001": 4}),
         (GroupBy.SOCKET, {"cpudevsocket000": 2, "cpudevsocket001": 4}),
         (GroupBy.MACHINE, {"cpudevmachine": 6}),
+        (GroupBy.L3_CACHE, {"cpudevl3cache000": 2, "cpudevl3cache001": 4}),
     ],
 )
 def test_a_group_offers_its_cpus_less_the_reserved_ones(group_by, expected):
@@ -51,6 +52,35 @@ def test_grouped_devices_have_the_documented_attributes():
     }
     (whole_machine,) = publish(machine(), offer(group_by=GroupBy.MACHINE))
     assert dict(whole_machine.attributes) == {"dra.cpu/numCPUs": 6, "dra.cpu/smtEnabled": True}
+
+
+def chiplets(numa_of_cache):
+    """Two sockets of two L3 caches, each of two cores without SMT: 0-1 is the first cache."""
+    return Topology(tuple(Cpu(n, n, n, n // 4, numa_of_cache(n // 2, n), n // 2) for n in range(8)))
+
+
+def test_the_device_of_an_l3_cache_names_its_cache_socket_and_numa_node():
+    devices = publish(chiplets(lambda cache, _cpu: cache // 2), offer(group_by=GroupBy.L3_CACHE, reserved=""))
+    assert values(devices) == {f"cpudevl3cache00{cache}": 2 for cache in range(4)}
+    assert dict(devices[3].attributes) == {
+        "dra.cpu/cacheL3ID": 3,
+        "dra.cpu/socketID": 1,
+        "resource.kubernetes.io/numaNode": 1,
+        "dra.cpu/numaNodeID": 1,
+        "dra.net/numaNode": 1,
+        "dra.cpu/numCPUs": 2,
+        "dra.cpu/smtEnabled": False,
+    }
+
+
+def test_the_device_of_an_l3_cache_that_serves_two_numa_nodes_names_none():
+    first, *_ = publish(chiplets(lambda _cache, cpu: cpu % 2), offer(group_by=GroupBy.L3_CACHE, reserved=""))
+    assert dict(first.attributes) == {
+        "dra.cpu/cacheL3ID": 0,
+        "dra.cpu/socketID": 0,
+        "dra.cpu/numCPUs": 2,
+        "dra.cpu/smtEnabled": False,
+    }
 
 
 def test_individual_devices_are_listed_core_by_core_and_named_by_cpu():
@@ -155,6 +185,7 @@ def test_devices_of_a_group_cover_every_cpu_once():
         ("cpudevnuma000", Over.UNCORES),
         ("cpudevsocket001", Over.NUMA_NODES),
         ("cpudevmachine", Over.NUMA_NODES),
+        ("cpudevl3cache003", Over.UNCORES),
     ],
 )
 def test_distributed_divides_a_request_over_the_next_smaller_groups(device, over):

@@ -1,5 +1,7 @@
 """What a node's state decides about settings and claims, and what it keeps."""
 
+from dataclasses import replace
+
 import pytest
 from nodes import (
     NODE,
@@ -72,6 +74,23 @@ def test_settings_that_leave_nothing_to_share_are_refused():
 
 
 # ---- claims
+
+
+def test_a_grouping_that_the_machine_does_not_have_is_refused():
+    without_caches = replace(machine(), cpus=tuple(replace(cpu, l3=-1) for cpu in machine().cpus))
+    state = node(without_caches)
+    with pytest.raises(SettingsRefusedError, match="groupBy l3cache: the kernel reports no such groups"):
+        state.configure(spec(group_by=GroupBy.L3_CACHE))
+    assert offered(state) == {"cpudevnuma000": 2, NUMA1: 4}
+
+
+def test_cpus_without_an_l3_cache_are_offered_by_no_device_and_stay_shared():
+    mixed = replace(machine(), cpus=tuple(replace(cpu, l3=-1) if cpu.id >= 6 else cpu for cpu in machine().cpus))
+    state = node(mixed, group_by=GroupBy.L3_CACHE)
+    assert offered(state) == {"cpudevl3cache000": 2, "cpudevl3cache001": 2}
+    assert str(state.ungrouped()) == "6-7"
+    state.grant(request(1, share("cpudevl3cache001", 2)))
+    assert (granted(state, 1), str(state.division.shared)) == ("4-5", "2-3,6-7")
 
 
 def test_a_claim_for_two_cpus_gets_both_threads_of_one_core():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from nodes import NODE, OLD_RUNTIME, container, machine, node, outstanding, request, share, spec, uid, well
 
 from dracpu_agent.cluster.slices.controller import SlicesState
@@ -15,7 +17,7 @@ from dracpu_agent.report.conditions import (
 )
 from dracpu_agent.report.document import document_of, document_of_checkpoint, gauges_of, table_of
 from dracpu_agent.report.node_status import status_of
-from dracpu_api.settings import Mode
+from dracpu_api.settings import GroupBy, Mode
 
 NUMA1 = "cpudevnuma001"
 
@@ -116,6 +118,13 @@ def test_claims_that_keep_cpus_reserved_over_them_are_named():
     assert f"default/claim-1 ({held})" in condition.message
     state.release(uid(1))
     assert conditions_of(state, well())[0].reason == "Applied"
+
+
+def test_cpus_that_no_group_contains_are_named():
+    cpus = tuple(replace(cpu, l3=-1) if cpu.id >= 6 else cpu for cpu in machine().cpus)
+    (config, *_) = conditions_of(node(replace(machine(), cpus=cpus), group_by=GroupBy.L3_CACHE), well())
+    assert (config.true, config.reason) == (True, "CPUsNotGrouped")
+    assert "CPUs 6-7" in config.message
 
 
 def test_the_state_prints_as_a_table_for_a_running_and_a_stopped_agent():

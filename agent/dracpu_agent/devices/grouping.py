@@ -11,9 +11,9 @@ from typing import Final, assert_never
 from dracpu_agent.allocation.distributed import Over
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api import names
-from dracpu_api.cpuset import CpuSet
+from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.device_names import group_device, parse_device
-from dracpu_api.settings import GroupBy
+from dracpu_api.settings import GroupBy, Mode, Settings
 
 _WHOLE_MACHINE: Final = 0  # the number of the only group
 
@@ -53,6 +53,8 @@ def grouping(group_by: GroupBy) -> Grouping:
             return _SOCKETS
         case GroupBy.MACHINE:
             return _MACHINE
+        case GroupBy.L3_CACHE:
+            return _L3_CACHES
         case _:
             assert_never(group_by)
 
@@ -69,12 +71,29 @@ def divided_over(device: str) -> Over:
     return Over.UNCORES if found is None else found.divided_over
 
 
+def ungrouped(topology: Topology, settings: Settings) -> CpuSet:
+    """Online CPUs that belong to no group under these settings, so that no device offers them."""
+    if settings.mode is not Mode.GROUPED:
+        return EMPTY
+    return topology.online - union(grouping(settings.group_by).groups(topology).values())
+
+
 def _socket(cpus: Sequence[Cpu]) -> Mapping[str, int]:
     return {names.ATTRIBUTE_SOCKET: cpus[0].socket}
 
 
 def _numa_node(cpus: Sequence[Cpu]) -> Mapping[str, int]:
     return dict.fromkeys((names.ATTRIBUTE_NUMA_NODE, *names.ATTRIBUTES_NUMA_LEGACY), cpus[0].numa)
+
+
+def _l3_cache(cpus: Sequence[Cpu]) -> Mapping[str, int]:
+    """A cache may serve several NUMA nodes (sub-NUMA clustering): then its device names none."""
+    attributes = {names.ATTRIBUTE_L3: cpus[0].l3}
+    if len({cpu.socket for cpu in cpus}) == 1:
+        attributes |= _socket(cpus)
+    if len({cpu.numa for cpu in cpus}) == 1:
+        attributes |= _numa_node(cpus)
+    return attributes
 
 
 _NUMA_NODES: Final = Grouping(
@@ -99,4 +118,12 @@ _MACHINE: Final = Grouping(
     number_of=lambda _: _WHOLE_MACHINE,
     attributes=lambda _: {},
     divided_over=Over.NUMA_NODES,
+)
+
+_L3_CACHES: Final = Grouping(
+    group_by=GroupBy.L3_CACHE,
+    groups=lambda topology: topology.l3_groups,
+    number_of=lambda cpu: cpu.l3,
+    attributes=_l3_cache,
+    divided_over=Over.UNCORES,  # there is nothing below the cache: a request lies in one group
 )

@@ -9,6 +9,7 @@ from typing import Final
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
+from dracpu_api.conditions import NodeReason
 from dracpu_api.cpuset import CpuSet
 
 NAMED: Final = 3  # claims or CPUs in a message
@@ -99,6 +100,11 @@ def _config(node: NodeState, applied: Condition) -> Condition:
     if draining := node.draining():
         message = f"claims of the former devices keep their CPUs until their pods end: {_some(map(str, draining))}"
         return Condition(CONFIG_APPLIED, True, "Draining", message)
+    if ungrouped := node.ungrouped():
+        message = (
+            f"no device offers CPUs {ungrouped}: the kernel reports no group for them, pods without claims use them"
+        )
+        return Condition(CONFIG_APPLIED, True, NodeReason.CPUS_NOT_GROUPED, message)
     return applied
 
 

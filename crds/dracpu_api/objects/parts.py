@@ -78,7 +78,7 @@ class Allocation(Object):
 
     strategy: Strategy = Strategy.PACKED
     """packed keeps a claim's CPUs close together: whole sockets, NUMA nodes, L3 groups and cores first. distributed
-    spreads them evenly over L3 groups (groupBy numanode) or NUMA nodes (groupBy socket or machine)."""
+    spreads them evenly over L3 groups (groupBy numanode or l3cache) or NUMA nodes (groupBy socket or machine)."""
     full_cores: StrictBool = False
     """true gives only whole physical cores, so that no two claims share the threads of one; amounts are rounded up to
     whole cores."""
@@ -93,8 +93,8 @@ class Settings(Object):
     """grouped offers one device for each group of CPUs, from which claims take an amount. individual offers each CPU
     as a device of its own, which claims select by its attributes (at most 32 in one claim)."""
     group_by: GroupBy = GroupBy.NUMA_NODE
-    """What one device stands for in grouped mode: a NUMA node, a socket or the machine. Without effect in individual
-    mode."""
+    """What one device stands for in grouped mode: a NUMA node, a socket, the machine, or the CPUs that share an L3
+    cache. Without effect in individual mode."""
     reserved_cpus: CpuSetText = ""
     """CPUs that are never offered, for the system and for pods without claims, in the kernel's list format: "0-1" or
     "0-3,64-67". Empty: each node withholds its lowest core."""

@@ -16,7 +16,7 @@ from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.exported import find_machine
 
 NAMES: Final = (
-    "quickstart", "switch-mode-live", "agent-crash", "node-reboot", "forged-claim", "exhausted", "fleet",
+    "quickstart", "switch-mode-live", "agent-crash", "node-reboot", "forged-claim", "exhausted", "l3cache", "fleet",
 )  # fmt: skip
 
 _FOLDER: Final = Path(__file__).parent
