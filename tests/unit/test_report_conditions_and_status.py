@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from nodes import NODE, OLD_RUNTIME, container, machine, node, outstanding, request, share, spec, uid, well
 
+from dracpu_agent.cli.state import table
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
@@ -15,7 +16,7 @@ from dracpu_agent.report.conditions import (
     conditions_of,
     unregistered,
 )
-from dracpu_agent.report.document import document_of, document_of_checkpoint, gauges_of, table_of
+from dracpu_agent.report.document import document_of, document_of_checkpoint, gauges_of
 from dracpu_agent.report.node_status import status_of
 from dracpu_api.settings import GroupBy, Mode
 
@@ -131,11 +132,11 @@ def test_the_state_prints_as_a_table_for_a_running_and_a_stopped_agent():
     state = node()
     state.grant(request(1, share(NUMA1, 2)))
     state.containers.create(container("c", f"claim-{uid(1)}"))
-    text = table_of(document_of(state, conditions_of(state, well())))
+    text = table(document_of(state, conditions_of(state, well())))
     assert "exclusive  4-5" in text
     assert "default/claim-1" in text
     assert "of them 1 on claims" in text
-    assert "default/claim-1" in table_of(document_of_checkpoint(state.checkpoint()))
+    assert "default/claim-1" in table(document_of_checkpoint(state.checkpoint()))
 
 
 def test_the_gauges_count_the_cpus_that_can_still_be_granted():

@@ -32,7 +32,7 @@ def test_topology_prints_a_table_or_exact_json():
     assert set(printed[0]) == {"cpu", "core", "socket", "numa", "l3", "type", "siblings"}
 
 
-def test_a_machine_that_cannot_be_read_is_one_clear_line(tmp_path):
+def test_a_machine_that_cannot_be_read_is_reported_in_one_line(tmp_path):
     refused = command("topology", "--sysfs-root", tmp_path, "--procfs-root", tmp_path)
     assert refused.returncode == 1
     assert refused.stdout == ""
@@ -41,7 +41,7 @@ def test_a_machine_that_cannot_be_read_is_one_clear_line(tmp_path):
     assert str(tmp_path) in line
 
 
-def test_state_of_an_agent_that_does_not_run_is_its_last_checkpoint(tmp_path):
+def test_state_shows_the_last_checkpoint_when_no_agent_runs(tmp_path):
     state = node()
     state.grant(request(1, share("cpudevnuma001", 2)))
     (tmp_path / CURRENT).write_bytes(checkpoint.encode(state.checkpoint()))
@@ -49,16 +49,17 @@ def test_state_of_an_agent_that_does_not_run_is_its_last_checkpoint(tmp_path):
     assert shown.returncode == 0
     assert "exclusive  4-5" in shown.stdout
     assert "default/claim-1" in shown.stdout
-    assert "last checkpoint" in shown.stderr
+    assert shown.stderr.startswith("dracpu-agent: this is the last checkpoint: no agent serves ")
 
 
-def test_state_where_no_agent_ever_ran_is_one_clear_line(tmp_path):
+def test_state_without_agent_and_checkpoint_is_reported_in_one_line(tmp_path):
     refused = command("state", "--state-dir", tmp_path)
     assert refused.returncode == 1
-    assert len(refused.stderr.splitlines()) == 1
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"dracpu-agent: no usable checkpoint in {tmp_path}, and no agent serves ")
 
 
-def test_topology_marks_what_is_said_to_be_reserved(tmp_path):
+def test_topology_marks_the_cpus_of_its_option_as_reserved(tmp_path):
     with directory() as root:
         sysfs, procfs = write_tree(LAB, root)
         roots = ("--sysfs-root", sysfs, "--procfs-root", procfs, "--state-dir", tmp_path)
@@ -72,7 +73,7 @@ def test_topology_marks_what_is_said_to_be_reserved(tmp_path):
     assert refused.stderr == 'dracpu-agent: --reserved: "1-0" is reversed: write "0-1"\n'
 
 
-async def test_topology_marks_what_the_running_agent_reserves():
+async def test_topology_marks_the_cpus_that_the_running_agent_reserves():
     with directory() as root:
         sysfs, procfs = write_tree(LAB, root)
         async with whole_node() as running:

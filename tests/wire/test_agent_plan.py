@@ -40,7 +40,7 @@ def lab_file(tmp_path):
     return file
 
 
-def test_cases_are_answered_one_by_one_in_their_order():
+def test_cases_are_answered_one_by_one_in_order():
     lines = (vectors.VECTORS / "bench.jsonl").read_text()
     run = plan("--topology", TOPOLOGIES, cases=lines)
     assert run.returncode == 0
@@ -48,13 +48,13 @@ def test_cases_are_answered_one_by_one_in_their_order():
     assert answers(run) == [{"id": case.id, "cpus": str(case.cpus)} for case in vectors.bench()]
 
 
-def test_a_refusal_is_an_answer_and_no_failure(lab_file):
+def test_a_case_that_cannot_be_served_is_an_answer_and_not_a_failure(lab_file):
     run = plan("--topology", lab_file, cases='{"id": 1, "num": 3, "available": "0-1"}\n{"id": 2, "num": 1}\n')
     assert run.returncode == 0
     assert answers(run) == [{"id": 1, "error": "3 CPUs asked for, 2 free: 0-1"}, {"id": 2, "cpus": "0"}]
 
 
-def test_nanoseconds_stand_in_each_answer_where_they_are_asked_for(lab_file):
+def test_bench_adds_nanoseconds_to_each_answer(lab_file):
     cases = '{"id": 1, "num": 2}\n{"id": 2, "num": 9}\n'
     timed = answers(plan("--topology", lab_file, "--bench", "3", cases=cases))
     assert [sorted(answer) for answer in timed] == [["cpus", "id", "ns"], ["error", "id", "ns"]]
@@ -69,13 +69,13 @@ def test_nanoseconds_stand_in_each_answer_where_they_are_asked_for(lab_file):
         ({"available": "1-7", "strategy": "spread"}, "1-2"),
         ({"mode": "numa-distributed"}, "0-1"),
         ({"mode": "numa-distributed", "num": 6, "group_size": 2}, "0-5"),
-        ({"mode": "numa-packed", "group_size": 0}, "0-1"),  # means nothing when packed
+        ({"mode": "numa-packed", "group_size": 0}, "0-1"),  # has no effect when packed
         ({"num": 0}, ""),
         ({"num": -1}, ""),
-        ({"topology": "of any name", "kind": "unknown fields say something to others"}, "0-1"),
+        ({"topology": "of any name", "kind": "an unknown field"}, "0-1"),
     ],
 )
-def test_what_a_case_leaves_out_has_a_default(lab_file, fields, cpus):
+def test_fields_that_a_case_leaves_out_have_defaults(lab_file, fields, cpus):
     run = plan("--topology", lab_file, cases=json.dumps({"id": "a", "num": 2} | fields))
     assert answers(run) == [{"id": "a", "cpus": cpus}]
 
@@ -94,29 +94,27 @@ def test_what_a_case_leaves_out_has_a_default(lab_file, fields, cpus):
         ('{"num": 2, "strategy": ["spread"]}', "line 2: strategy must be packed or spread, got ['spread']"),
         ('{"num": 2, "prefer_uncore": 1}', "line 2: prefer_uncore must be true or false, got 1"),
         ('{"num": 2, "available": "3-1"}', 'line 2: available: "3-1" is reversed: write "1-3"'),
-        ('{"num": 2, "available": 7}', 'line 2: available must be a text like "0-3,8", got 7'),
+        ('{"num": 2, "available": 7}', 'line 2: available must be a string like "0-3,8", got 7'),
         ('{"num": 2, "mode": "numa-distributed", "group_size": 0}', "line 2: group_size must be at least 1, got 0"),
     ],
 )
-def test_a_broken_line_has_an_answer_that_says_so_and_the_others_are_answered(lab_file, line, message):
+def test_an_invalid_line_is_answered_with_an_error_and_the_others_are_served(lab_file, line, message):
     run = plan("--topology", lab_file, cases=f'{{"id": 1, "num": 1}}\n{line}\n\n{{"id": 4, "num": 1}}')
-    first, broken, last = answers(run)
+    first, invalid, last = answers(run)
     assert (first, last) == ({"id": 1, "cpus": "0"}, {"id": 4, "cpus": "0"})
-    assert broken["error"].startswith(message)
+    assert invalid["error"].startswith(message)
     assert run.returncode == 1
-    assert one_line(run) == (
-        "dracpu-agent: 1 of the lines could not be understood, the first is line 2; their answers say why"
-    )
+    assert one_line(run) == "dracpu-agent: invalid cases: 1, the first on line 2; the answers name the errors"
 
 
-def test_a_case_has_to_name_one_of_several_machines():
+def test_a_case_must_name_one_of_several_machines():
     (answer,) = answers(plan("--topology", TOPOLOGIES, cases='{"id": 1, "num": 1}'))
-    assert answer["error"].startswith("line 1: no topology is named; known are uma-4c, ")
+    assert answer["error"].startswith("line 1: no machine is named: choose one of uma-4c, ")
     (answer,) = answers(plan("--topology", TOPOLOGIES, cases='{"id": 1, "num": 1, "topology": "mine"}'))
-    assert answer["error"].startswith("line 1: topology 'mine' is not known; known are uma-4c, ")
+    assert answer["error"].startswith("line 1: no machine is called 'mine': choose one of uma-4c, ")
 
 
-def test_a_single_question_is_answered_for_this_machine():
+def test_a_question_in_options_is_answered_for_this_machine():
     with directory() as root:
         sysfs, procfs = write_tree(LAB, root)
         run = plan("--cpus", "3", "--available", "0-6", "--sysfs-root", sysfs, "--procfs-root", procfs)
@@ -138,16 +136,16 @@ def test_a_single_question_is_answered_for_this_machine():
         ("--cpus 1 --device cpudev005", "5"),
     ],
 )
-def test_a_single_question_is_asked_in_the_terms_of_the_settings(lab_file, options, cpus):
+def test_a_question_in_options_uses_the_terms_of_the_settings(lab_file, options, cpus):
     run = plan("--topology", lab_file, *options.split())
     assert answers(run) == [{"cpus": cpus}]
     assert run.returncode == 0
 
 
-def test_a_single_question_about_one_of_several_machines():
+def test_a_question_in_options_is_answered_for_one_of_several_machines():
     asked = ("--topology", TOPOLOGIES, "--cpus", "1")
     assert answers(plan(*asked, "--machine", "single-cpu")) == [{"cpus": "0"}]
-    assert "no topology is named" in one_line(plan(*asked))
+    assert "no machine is named" in one_line(plan(*asked))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +157,7 @@ def test_a_single_question_about_one_of_several_machines():
         ("--cpus 2 --cpuset 0-1 --reserved 1", "1 of the cpuset 0-1 is reserved for the system"),
     ],
 )
-def test_a_refused_single_question_says_why_and_fails(lab_file, options, message):
+def test_a_question_that_cannot_be_served_gives_the_reason_and_fails(lab_file, options, message):
     run = plan("--topology", lab_file, *options.split())
     assert run.returncode == 1
     assert run.stderr == ""
@@ -171,13 +169,13 @@ def test_a_refused_single_question_says_why_and_fails(lab_file, options, message
     ("options", "message"),
     [
         ("--cpus 1 --device cpudevnuma009", "this machine has no device cpudevnuma009"),
-        ("--available 0-3", "--available, --reserved, --cpuset and --machine go with --cpus; cases say it all"),
+        ("--available 0-3", "--available, --reserved, --cpuset and --machine need --cpus; a case has fields instead"),
         ("--cpus 1 --available x", '--available: "x" is not a cpuset'),
         ("--cpus 1 --reserved 3-1", '--reserved: "3-1" is reversed'),
         ("--cpus 1 --cpuset 9999", '--cpuset: "9999" names CPU 9999, above 8191'),
     ],
 )
-def test_a_single_question_that_makes_no_sense_is_one_clear_line(lab_file, options, message):
+def test_invalid_options_are_reported_in_one_line(lab_file, options, message):
     run = plan("--topology", lab_file, *options.split())
     assert run.returncode == 1
     assert run.stdout == ""
@@ -195,7 +193,7 @@ def test_a_single_question_that_makes_no_sense_is_one_clear_line(lab_file, optio
         (b'[{"cpu": 0, "core": 0, "socket": 0, "numa": 0, "l3": 0}]', "item 0 must be an object with exactly these"),
     ],
 )
-def test_a_broken_topology_file_is_one_clear_line_with_its_name(tmp_path, content, message):
+def test_an_invalid_topology_file_is_reported_in_one_line_with_its_name(tmp_path, content, message):
     file = tmp_path / "machines.json"
     file.write_bytes(content)
     run = plan("--topology", file, cases='{"num": 1}')
@@ -205,11 +203,11 @@ def test_a_broken_topology_file_is_one_clear_line_with_its_name(tmp_path, conten
     assert message in one_line(run)
 
 
-def test_a_topology_file_that_is_not_there_is_one_clear_line(tmp_path):
+def test_a_missing_topology_file_is_reported_in_one_line(tmp_path):
     assert one_line(plan("--topology", tmp_path / "x", cases="")).endswith("x: No such file or directory")
 
 
-def test_who_stops_reading_stops_the_plan_without_a_word(lab_file):
+def test_plan_ends_silently_when_its_reader_ends(lab_file):
     words = [sys.executable, "-m", "dracpu_agent", "plan", "--topology", str(lab_file)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin

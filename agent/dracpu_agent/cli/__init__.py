@@ -1,1 +1,1 @@
-"""The command line: options, and the commands that print."""
+"""The command line: options.py parses it, and each command except `run` has a module of its own."""

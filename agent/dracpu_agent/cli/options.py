@@ -1,4 +1,4 @@
-"""The command line: every option is also an environment variable, so that a manifest can set it either way."""
+"""The command line. Options that describe the node can also be set as environment variables, for manifests."""
 
 import argparse
 import math
@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from dracpu_agent.version import __version__
+from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_api.device_names import group_device
+from dracpu_api.errors import DriverError
 from dracpu_api.settings import GroupBy, Strategy
 
 PREFIX: Final = "DRACPU_"
 
 
+class InputError(DriverError):
+    """An option or an input that a command cannot use."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What `dracpu-agent run` needs to know."""
+    """The options of `dracpu-agent run`."""
 
     node_name: str
     kubeconfig: Path | None
@@ -37,56 +43,55 @@ class RunOptions:
 
 def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     """The commands and their options, with defaults from the environment."""
-    made = argparse.ArgumentParser(
+    result = argparse.ArgumentParser(
         prog="dracpu-agent",
         description="The node agent of dra-cpu-operator: exclusive, topology-aware CPUs for pods.",
-        epilog=f"An option whose help names a variable {PREFIX}... can also be set by it; the command line wins.",
+        epilog=f"Options that show a variable {PREFIX}... can also be set by it. The command line takes precedence.",
     )
-    made.add_argument("--version", action="version", version=f"dracpu-agent {__version__}")
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _Command(commands, environment, "run", "serve this node until SIGTERM").with_options(
+    result.add_argument("--version", action="version", version=f"dracpu-agent {__version__}")
+    commands = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _Command(commands, environment, "run", "serve this node until SIGTERM").add_options(
         ("--node-name", environment.get("NODE_NAME") or socket.gethostname(), "name of this node's Node object"),
-        ("--kubeconfig", "", "how to reach the API server; default: the pod's service account"),
+        ("--kubeconfig", "", "kubeconfig file; without one, the pod's service account is used"),
         ("--kubelet-root", "/var/lib/kubelet", "the kubelet's root directory"),
         *_MACHINE,
-        ("--cdi-dir", "/var/run/cdi", "where the runtime reads CDI files"),
+        ("--cdi-dir", "/var/run/cdi", "directory from which the runtime reads CDI files"),
         ("--nri-socket", "/var/run/nri/nri.sock", "the runtime's NRI socket"),
         _STATE_DIR,
-        ("--http-address", ":8080", "where /healthz, /readyz and /metrics are served"),
-        ("--status-interval", "5", "seconds between two writes of a status that nobody waits for"),
+        ("--http-address", ":8080", "address that serves /healthz, /readyz and /metrics"),
+        ("--status-interval", "5", "seconds between two routine writes of the status"),
         ("--log-format", "json", "json or text"),
         ("--log-level", "info", "debug, info, warning or error"),
     )
     topology = _Command(commands, environment, "topology", "print this machine's topology")
-    topology.with_options(*_MACHINE, _STATE_DIR)
-    topology.add("--reserved", metavar="CPUS", help="mark these as reserved; default: what this node's agent reserves")
-    topology.with_output()
-    _add_plan(_Command(commands, environment, "plan", "say which CPUs a request would get"))
-    state = _Command(commands, environment, "state", "print what the agent of this node holds")
-    state.with_options(_STATE_DIR)
-    state.with_output()
-    return made
+    topology.add_options(*_MACHINE, _STATE_DIR)
+    topology.add("--reserved", metavar="CPUS", help="CPUs to mark as reserved; default: those that the agent reserves")
+    topology.add_output()
+    _add_plan(_Command(commands, environment, "plan", "print which CPUs a request would get"))
+    state = _Command(commands, environment, "state", "print the claims, CPUs and conditions of this node's agent")
+    state.add_options(_STATE_DIR)
+    state.add_output()
+    return result
 
 
 def _add_plan(plan: "_Command") -> None:
     plan.describe(
-        "Without --cpus, cases are read from standard input, a JSON object a line, and answered line by line in the "
-        "same order; docs/user/which-cpus.md has their fields. With --cpus, one question is answered as for a claim."
+        "Without --cpus, it reads cases from standard input, one JSON object a line, and answers each on a line; "
+        "docs/user/which-cpus.md has their fields. With --cpus, it answers one question as for a claim."
     )
-    plan.add("--topology", metavar="FILE", help="machines, as `topology -o json` prints them; default: this one")
-    plan.add("--bench", metavar="N", type=_at_least_one, default=0, help='add "ns": the fastest of N calls')
-    plan.with_options(*_MACHINE)
-    plan.add("--cpus", metavar="N", type=int, help="how many CPUs are asked for")
-    plan.add("--machine", metavar="NAME", help="which of the machines in FILE")
-    plan.add(
-        "--device", default=group_device(GroupBy.MACHINE, 0), help="of which device (default: %(default)s, all CPUs)"
-    )
-    plan.add("--available", metavar="CPUS", help="what is free; default: all CPUs")
-    plan.add("--reserved", metavar="CPUS", default="", help="what is kept for the system; default: nothing")
+    plan.add("--topology", metavar="FILE", help="machines, as `topology -o json` prints them; default: this machine")
+    plan.add("--bench", metavar="N", type=_at_least_one, default=0, help='add "ns", the time of the fastest of N calls')
+    plan.add_options(*_MACHINE)
+    plan.add("--cpus", metavar="N", type=int, help="number of CPUs to request")
+    plan.add("--machine", metavar="NAME", help="name of the machine in FILE")
+    machine = group_device(GroupBy.MACHINE, 0)
+    plan.add("--device", default=machine, help="device to allocate from (default: %(default)s, all CPUs)")
+    plan.add("--available", metavar="CPUS", help="CPUs that are free; default: all CPUs")
+    plan.add("--reserved", metavar="CPUS", default="", help="CPUs reserved for the system; default: none")
     plan.add("--strategy", choices=tuple(Strategy), default=Strategy.PACKED, help="as in CpuDriverConfig")
     plan.add("--full-cores", action="store_true", help="only whole physical cores")
     plan.add("--prefer-uncore", action=argparse.BooleanOptionalAction, default=True, help="align to L3 caches")
-    plan.add("--cpuset", metavar="CPUS", help="the claim names its CPUs itself: exactly these")
+    plan.add("--cpuset", metavar="CPUS", help="request exactly these CPUs")
 
 
 def run_options(parsed: argparse.Namespace) -> RunOptions:
@@ -108,20 +113,28 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line as given, the environment underneath."""
+    """Parses the command line; the environment provides the defaults."""
     return parser(os.environ).parse_args(arguments)
 
 
-_Option = tuple[str, str, str]  # name, default, what it is
+def cpuset_of(text: str, name: str) -> CpuSet:
+    """Parses the cpuset in the option or field of this name."""
+    try:
+        return CpuSet.parse(text)
+    except CpuSetError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+_Option = tuple[str, str, str]  # name, default, help
 _MACHINE: Final[tuple[_Option, ...]] = (
     ("--sysfs-root", "/sys", "where sysfs is mounted"),
     ("--procfs-root", "/proc", "where procfs is mounted"),
 )
-_STATE_DIR: Final[_Option] = ("--state-dir", "/var/lib/dracpu", "where the agent keeps its state")
+_STATE_DIR: Final[_Option] = ("--state-dir", "/var/lib/dracpu", "directory of the agent's state")
 
 
 def _one_of(choices: Sequence[str], value: str) -> str:
-    """Unlike argparse's own choices, a type is also asked about a default that comes from the environment."""
+    """Checks a value. argparse applies `type`, unlike `choices`, also to a default that comes from the environment."""
     if value not in choices:
         raise argparse.ArgumentTypeError(f"{value!r} is not one of {', '.join(choices)}")
     return value
@@ -133,13 +146,13 @@ def _seconds(value: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a positive number of seconds")
     return seconds
 
 
 def _at_least_one(value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number of at least 1")
     return int(value)
 
 
@@ -151,6 +164,8 @@ _TYPES: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 class _Command:
+    """One command and its options."""
+
     def __init__(
         self,
         commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
@@ -161,7 +176,8 @@ class _Command:
         self._environment = environment
         self._parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
 
-    def with_options(self, *options: _Option) -> None:
+    def add_options(self, *options: _Option) -> None:
+        """Adds options that describe the node: a variable sets each of them, too."""
         for name, default, summary in options:
             variable = PREFIX + name.removeprefix("--").replace("-", "_").upper()
             self._parser.add_argument(
@@ -174,9 +190,9 @@ class _Command:
     def describe(self, more: str) -> None:
         self._parser.description = f"{self._parser.description} {more}"
 
-    def add(self, name: str, **settings: Any) -> None:
-        """An option of one call rather than of the node: no variable stands for it."""
-        self._parser.add_argument(name, **settings)
+    def add(self, name: str, **arguments: Any) -> None:
+        """Adds an option of a single call, which no variable sets."""
+        self._parser.add_argument(name, **arguments)
 
-    def with_output(self) -> None:
+    def add_output(self) -> None:
         self._parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="table or json")

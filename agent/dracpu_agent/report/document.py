@@ -1,6 +1,6 @@
 """The node's state as the document that `dracpu-agent state` prints, and as numbers for metrics."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from dracpu_agent.claims.checkpoint import Checkpoint
@@ -55,28 +55,6 @@ def _claim(claim: HeldClaim) -> dict[str, Any]:
         "state": "lingering" if claim.lingering else "held",
         "requests": {request: str(claim.cpus_of(request)) for request in claim.requests},
     }
-
-
-def table_of(document: Mapping[str, Any]) -> str:
-    """The document as text for a terminal."""
-    containers = document.get("containers")
-    lines = [
-        f"node {document['node']}, revision {document['revision'] or 'none'}",
-        f"reserved   {document['reserved'] or '-'}",
-        f"exclusive  {document['exclusive'] or '-'}",
-    ]
-    if containers:
-        lines.append(f"shared     {document['shared'] or '-'}")
-        lines.append(f"containers {containers['total']}, of them {containers['pinned']} on claims")
-    lines.append("")
-    rows = [("CLAIM", "CPUS", "STATE", "UID")]
-    rows += [(f"{c['namespace']}/{c['name']}", c["cpus"], c["state"], c["uid"]) for c in document["claims"]]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    troubles = [condition for condition in document["conditions"] if not condition["status"]]
-    lines += [""] if troubles else []
-    lines += [f"{condition['type']}: {condition['reason']}: {condition['message']}" for condition in troubles]
-    return "\n".join(lines) + "\n"
 
 
 def gauges_of(node: NodeState) -> NodeGauges:

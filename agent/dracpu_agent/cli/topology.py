@@ -1,4 +1,4 @@
-"""`dracpu-agent topology`: the machine as a table for people.
+"""`dracpu-agent topology`: prints the machine as a table for people, or as JSON (topology/export.py).
 
 8 CPUs online (0-7): 2 sockets, 2 NUMA nodes, 2 L3 groups, 4 cores of 2 threads
 1 reserved (0), marked *
@@ -9,28 +9,52 @@ SOCKET  NUMA  L3  TYPE      CPUS  CORES
 """
 
 import textwrap
+from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
+from dracpu_agent.cli.options import cpuset_of
+from dracpu_agent.host.sysfs import read
+from dracpu_agent.observe.state import StateError, read_state
+from dracpu_agent.topology import export
 from dracpu_agent.topology.topology import CoreType, Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
 
-WIDTH: Final = 120  # lists of cores go on in the next line beyond it
+WIDTH: Final = 120  # longer lists of cores continue on the next line
 LEAST_LIST_WIDTH: Final = 40
 HEADINGS: Final = ("SOCKET", "NUMA", "L3", "TYPE", "CPUS", "CORES")
 
 
+def print_topology(parsed: Namespace) -> None:
+    """The command."""
+    topology = read(Path(parsed.sysfs_root), Path(parsed.procfs_root))
+    print(export.to_json(topology) if parsed.output == "json" else table(topology, _reserved(parsed)), end="")
+
+
+def _reserved(parsed: Namespace) -> CpuSet:
+    """The CPUs named by --reserved, else those that the running agent reserves."""
+    if parsed.reserved is not None:
+        return cpuset_of(parsed.reserved, "--reserved")
+    try:
+        document = read_state(Path(parsed.state_dir))
+    except StateError:
+        return EMPTY  # no agent runs here
+    assert isinstance(document, dict)
+    return CpuSet.parse(document["reserved"])
+
+
 def table(topology: Topology, reserved: CpuSet = EMPTY) -> str:
-    """One row for the cores that share socket, NUMA node, L3 cache and type; below it, what is not offered."""
+    """One row for the cores that share socket, NUMA node, L3 cache and type; below them the CPUs that need a remark."""
     rows: dict[tuple[int, int, int, CoreType], list[CpuSet]] = {}
     for threads in topology.cores.values():
         cpu = topology.by_id[threads.lowest]
         rows.setdefault((cpu.socket, cpu.numa, cpu.l3, cpu.type), []).append(threads)
     cells: list[tuple[str, ...]] = [HEADINGS]
     for (socket, numa, l3, core_type), cores in sorted(rows.items(), key=lambda row: (row[0][:3], row[1][0].lowest)):
-        named = "-" if l3 < 0 else str(l3)
+        l3_name = "-" if l3 < 0 else str(l3)
         words = " ".join(_core(threads, reserved) for threads in cores)
-        cells.append((str(socket), str(numa), named, core_type, str(sum(map(len, cores))), words))
+        cells.append((str(socket), str(numa), l3_name, core_type, str(sum(map(len, cores))), words))
     parts = [_summary(topology, reserved), _aligned(cells)]
     remarks = _remarks(topology)
     if remarks:
@@ -81,12 +105,12 @@ def _aligned(cells: Sequence[tuple[str, ...]]) -> str:
 
 
 def _remarks(topology: Topology) -> list[str]:
-    named = (
+    groups = (
         ("offline", topology.offline),
-        ("isolated (isolcpus; offered all the same)", topology.isolated),
-        ("without timer tick (nohz_full; offered all the same)", topology.nohz_full),
+        ("isolated (isolcpus), offered like other CPUs", topology.isolated),
+        ("without timer tick (nohz_full), offered like other CPUs", topology.nohz_full),
     )
-    remarks = [f"{name}: {cpus}" for name, cpus in named if cpus]
+    remarks = [f"{name}: {cpus}" for name, cpus in groups if cpus]
     remarks.extend(f"CPU {cpu} is online but not offered: {why}" for cpu, why in topology.incomplete.items())
     return remarks
 

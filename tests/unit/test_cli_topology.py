@@ -1,9 +1,9 @@
-"""The table of `dracpu-agent topology`: what a person reads off it."""
+"""The table that `dracpu-agent topology` prints."""
 
 from dataclasses import replace
 from textwrap import dedent
 
-from dracpu_agent.cli.topology_table import WIDTH, table
+from dracpu_agent.cli.topology import WIDTH, table
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import EPYC_512, HYBRID, LAB, PPC64_SMT8, TINY
@@ -29,7 +29,7 @@ def test_the_smallest_machine() -> None:
         """)
 
 
-def test_types_have_rows_of_their_own() -> None:
+def test_each_core_type_has_its_own_row() -> None:
     text = table(topology_of(HYBRID))
     assert "16 cores of 1 to 2 threads" in text
     assert [line.split()[2:5] for line in text.splitlines()[3:]] == [
@@ -39,7 +39,7 @@ def test_types_have_rows_of_their_own() -> None:
     ]
 
 
-def test_what_is_not_offered_or_not_like_the_others_is_said_below() -> None:
+def test_offline_isolated_and_incomplete_cpus_are_listed_below_the_table() -> None:
     topology = replace(
         topology_of(PPC64_SMT8),
         isolated=CpuSet((1,)),
@@ -48,13 +48,13 @@ def test_what_is_not_offered_or_not_like_the_others_is_said_below() -> None:
     )
     assert table(topology).splitlines()[-4:] == [
         "offline: 4-7,12-15,20-23,28-31,36-39,44-47,52-55,60-63",
-        "isolated (isolcpus; offered all the same): 1",
-        "without timer tick (nohz_full; offered all the same): 2",
+        "isolated (isolcpus), offered like other CPUs: 1",
+        "without timer tick (nohz_full), offered like other CPUs: 2",
         "CPU 64 is online but not offered: sysfs has no topology/core_id",
     ]
 
 
-def test_long_lists_of_cores_go_on_in_the_next_line() -> None:
+def test_long_lists_of_cores_continue_on_the_next_line() -> None:
     topology = topology_of(replace(EPYC_512, l3_groups=2))
     lines = table(topology).splitlines()
     assert max(map(len, lines)) <= WIDTH
