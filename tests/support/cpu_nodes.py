@@ -20,7 +20,7 @@ def cpu_node(
 ) -> dict[str, Any]:
     """A node with these claims (name -> cpuset); `held` are CPUs that no listed claim has."""
     topology = topology_of(machine)
-    reserved = topology.lowest_core if reserved is None else reserved
+    reserved = topology.cores[topology.cpus[0].core] if reserved is None else reserved
     exclusive = union([held, *(CpuSet.parse(cpus) for cpus in (claims or {}).values())])
     shared = topology.online - reserved - exclusive
     return {

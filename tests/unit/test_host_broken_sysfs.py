@@ -83,7 +83,7 @@ def test_a_cpu_that_left_its_own_list_on_its_way_offline_is_not_offered(tree: Tr
     tree.cpu(4, "topology/core_cpus_list").write_text("\n")
     tree.cpu(5, "topology/core_cpus_list").write_text("5\n")
     topology = read(tree.sysfs, tree.procfs)
-    assert topology.incomplete == {4: "no core has it in its list"}
+    assert topology.incomplete == {4: "the kernel lists it in no core"}
     assert topology.cores[5] == CpuSet((5,))
 
 
@@ -92,7 +92,7 @@ def test_a_cpu_in_no_numa_node_is_not_offered_where_there_are_nodes(tree: Tree) 
     for link in tree.cpu(7, ".").glob("node*"):
         link.unlink()
     topology = read(tree.sysfs, tree.procfs)
-    assert topology.incomplete == {7: "no NUMA node has it in its list"}
+    assert topology.incomplete == {7: "the kernel lists it in no NUMA node"}
 
 
 def test_node_directories_without_a_single_cpu_leave_one_node(tree: Tree) -> None:

@@ -1,4 +1,4 @@
-"""A machine read again while CPUs come and go is the same machine."""
+"""A machine keeps its identity while CPUs come and go."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ STRONG_AND_WEAK = Machine("big-little", arch="aarch64", cores=(("e-core", 4, 1),
 
 
 def shown(machine: Machine, offline: str) -> Topology:
-    """What sysfs tells of the machine when these are offline."""
+    """The topology that sysfs describes while these CPUs are offline."""
     return topology_of(replace(machine, offline=CpuSet.parse(offline)))
 
 
@@ -32,7 +32,7 @@ def sockets(topology: Topology) -> dict[int, str]:
     return {socket: str(cpus) for socket, cpus in topology.sockets.items()}
 
 
-def test_what_a_cpu_was_is_known_while_it_is_offline_and_only_then() -> None:
+def test_the_last_description_of_a_cpu_is_kept_while_it_is_offline() -> None:
     whole = shown(MACHINE, "")
     less = changed(whole, shown(MACHINE, "4-5"))
     assert [cpu.id for cpu in less.gone] == [4, 5]
@@ -43,14 +43,14 @@ def test_what_a_cpu_was_is_known_while_it_is_offline_and_only_then() -> None:
     assert changed(lesser, shown(MACHINE, "")) == whole
 
 
-def test_a_core_is_named_after_what_is_left_of_it() -> None:
+def test_a_core_is_named_after_its_lowest_online_cpu() -> None:
     less = changed(shown(MACHINE, ""), shown(MACHINE, "4"))
     assert less.cores[5] == CpuSet((5,))
     assert less.known[4].core == 4
 
 
 @pytest.mark.parametrize("machine", [NAMELESS, BOOKS], ids=["without ids", "with ids that repeat"])
-def test_sockets_and_caches_without_usable_ids_keep_their_names(machine: Machine) -> None:
+def test_sockets_and_caches_without_usable_ids_keep_their_numbers(machine: Machine) -> None:
     whole = shown(machine, "")
     assert sockets(whole) == {0: "0-3", 1: "4-7", 2: "8-11", 3: "12-15"}
     less = changed(whole, shown(machine, "0-4"))
@@ -59,20 +59,20 @@ def test_sockets_and_caches_without_usable_ids_keep_their_names(machine: Machine
     assert changed(less, shown(machine, "")) == whole
 
 
-def test_a_socket_that_was_never_seen_gets_a_name_of_its_own() -> None:
+def test_a_new_socket_gets_an_unused_number() -> None:
     first = shown(NAMELESS, "0-3,8-11")
     assert sockets(first) == {0: "4-7", 1: "12-15"}
     more = changed(first, shown(NAMELESS, ""))
     assert sockets(more) == {0: "4-7", 1: "12-15", 2: "0-3", 3: "8-11"}
 
 
-def test_weak_cores_stay_weak_while_all_strong_ones_are_offline() -> None:
+def test_e_cores_stay_e_cores_while_all_p_cores_are_offline() -> None:
     less = changed(shown(STRONG_AND_WEAK, ""), shown(STRONG_AND_WEAK, "4-7"))
     assert {cpu.type for cpu in less.cpus} == {"e-core"}
 
 
 @given(history=st.lists(st.frozensets(st.integers(0, 15), max_size=15), max_size=6))
-def test_whatever_comes_and_goes_a_cpu_stays_where_it_is(history: list[frozenset[int]]) -> None:
+def test_a_cpu_keeps_its_groups_through_any_sequence_of_changes(history: list[frozenset[int]]) -> None:
     whole = now = shown(NAMELESS, "")
     for offline in history:
         now = changed(now, shown(NAMELESS, str(CpuSet(offline))))
@@ -82,7 +82,7 @@ def test_whatever_comes_and_goes_a_cpu_stays_where_it_is(history: list[frozenset
     assert changed(now, shown(NAMELESS, "")) == whole
 
 
-def test_the_same_from_files(tmp_path: Path) -> None:
+def test_topologies_read_from_files_are_carried_over_too(tmp_path: Path) -> None:
     whole = read(*write_tree(NAMELESS, tmp_path / "before"))
     less = read(*write_tree(replace(NAMELESS, offline=CpuSet(range(5))), tmp_path / "after"))
     assert changed(whole, whole) == whole

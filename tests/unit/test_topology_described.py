@@ -1,4 +1,4 @@
-"""Machines in a file: one or several, in either form, and what is refused."""
+"""Files that describe one machine or several, in either form, and files that are invalid."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def only(*cpus: Mapping[str, Any]) -> Topology:
     return machines(json.dumps({"a": cpus}))["a"]
 
 
-def test_one_machine_stands_without_a_name() -> None:
+def test_a_single_machine_has_no_name() -> None:
     assert list(machines(LAB_JSON)) == [ONLY]
     assert len(machines(LAB_JSON)[ONLY].cores) == 4
 
@@ -33,7 +33,7 @@ def test_several_machines_may_be_written_in_either_form() -> None:
     assert {name: str(topology.online) for name, topology in found.items()} == {"lab": "0-7", "one": "5"}
 
 
-def test_a_core_is_what_has_the_same_number_in_the_same_cluster_of_the_same_socket() -> None:
+def test_cpus_with_the_same_core_number_cluster_and_socket_are_one_core() -> None:
     topology = only(cpu(3), cpu(1), cpu(2, socket=1), cpu(7, socket=1), cpu(4, cluster=8), cpu(8191, core=-1))
     assert {core: str(threads) for core, threads in topology.cores.items()} == {
         1: "1,3",
@@ -43,7 +43,7 @@ def test_a_core_is_what_has_the_same_number_in_the_same_cluster_of_the_same_sock
     }
 
 
-def test_what_is_not_known_of_a_machine_may_be_left_out_or_unknown() -> None:
+def test_unknown_fields_of_a_machine_may_be_left_out_or_negative() -> None:
     (described,) = only(cpu(0, numa=-1, uncore=-1)).cpus
     assert (described.numa, described.l3, described.type) == (-1, -1, "standard")
 
@@ -67,6 +67,6 @@ def test_what_is_not_known_of_a_machine_may_be_left_out_or_unknown() -> None:
         (json.dumps({"a": [cpu(0, core_type="big")]}), "item 0: type must be one of standard, p-core"),
     ],
 )
-def test_a_broken_file_is_refused_and_says_where(text: str, message: str) -> None:
+def test_an_invalid_file_is_refused_with_the_place_of_the_error(text: str, message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         machines(text)

@@ -1,4 +1,4 @@
-"""The JSON of `dracpu-agent topology`: exact fields, read back whole or refused."""
+"""The JSON of `dracpu-agent topology` has fixed fields and is read back completely or refused."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def test_one_line_per_cpu() -> None:
 
 
 @pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
-def test_what_was_written_is_read_back(machine: Machine) -> None:
+def test_a_written_topology_is_read_back(machine: Machine) -> None:
     topology = topology_of(machine)
     read_back = from_json(to_json(topology))
     # JSON carries the machine's own numbering of cores, not the hardware's.

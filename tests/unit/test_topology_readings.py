@@ -1,4 +1,4 @@
-"""The decisions behind a topology, on readings made by hand."""
+"""How readings become a topology, with readings made by hand."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def readings_with(**changes: object) -> Readings:
     return Readings(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_one_cpu_is_asked_for_each_group() -> None:
+def test_a_group_is_read_once_and_not_once_per_cpu() -> None:
     asked: list[int] = []
 
     def read_group(cpu: int) -> Group:
@@ -36,12 +36,12 @@ def test_one_cpu_is_asked_for_each_group() -> None:
     assert [str(group.cpus) for group in groups] == ["0,4", "1,5", "2,6", "3,7"]
 
 
-def test_groups_keep_to_the_cpus_in_question_and_may_be_missing() -> None:
+def test_groups_contain_only_the_given_cpus_and_may_be_absent() -> None:
     groups = partition(CpuSet.parse("1-3"), lambda cpu: None if cpu == 3 else Group(CpuSet.parse("0-2"), 7))
     assert groups == (Group(CpuSet.parse("1-2"), 7),)
 
 
-def test_groups_of_one_id_are_one_group() -> None:
+def test_groups_with_the_same_id_are_merged() -> None:
     merged = merge_by_id([Group(CpuSet((0,)), 5), Group(CpuSet((1,)), -1), Group(CpuSet((2,)), 5)])
     assert merged == (Group(CpuSet((0, 2)), 5), Group(CpuSet((1,)), -1))
 
@@ -56,7 +56,9 @@ def test_groups_of_one_id_are_one_group() -> None:
     ],
     ids=["tell apart", "repeat", "unknown", "half unknown"],
 )
-def test_ids_name_groups_only_where_they_tell_all_apart(ids: tuple[int, int], sockets: set[int], l3: set[int]) -> None:
+def test_the_kernels_ids_are_used_only_when_they_are_distinct(
+    ids: tuple[int, int], sockets: set[int], l3: set[int]
+) -> None:
     halves = [Group(CpuSet.parse(cpus), number) for cpus, number in zip(("0-3", "4-7"), ids, strict=True)]
     topology = decide(readings_with(sockets=halves, l3=halves))
     assert set(topology.sockets) == sockets
@@ -68,9 +70,9 @@ def test_ids_name_groups_only_where_they_tell_all_apart(ids: tuple[int, int], so
     [
         ({}, ["standard"] * 8),
         (dict.fromkeys(range(8), 1024), ["standard"] * 8),
-        # Firmware that rates every core by itself: a few percent make no other kind.
+        # Firmware that rates each core separately: a few percent do not make another type.
         (dict(enumerate((1024, 1013, 990, 1024, 1000, 1024, 1024, 870))), ["standard"] * 8),
-        # Three kinds of Arm cores: 1 prime, 4 big, 3 little.
+        # Three types of Arm cores: 1 prime, 4 big, 3 little.
         (dict(enumerate((326, 326, 326, 894, 894, 894, 894, 1024))), ["e-core"] * 3 + ["p-core"] * 5),
     ],
     ids=["unknown", "equal", "almost equal", "big and little"],
@@ -79,13 +81,13 @@ def test_core_types_follow_capacity(capacities: dict[int, int], types: list[str]
     assert [cpu.type for cpu in decide(readings_with(capacities=capacities)).cpus] == types
 
 
-def test_the_kernels_lists_of_core_types_win_over_capacity() -> None:
+def test_the_kernels_lists_of_core_types_take_precedence_over_capacity() -> None:
     lists = (("p-core", CpuSet.parse("0-3")), ("e-core", CpuSet.parse("3-6")))
     topology = decide(readings_with(core_types=lists, capacities=dict(enumerate(range(100, 900, 100)))))
     assert [cpu.type for cpu in topology.cpus] == ["p-core"] * 4 + ["e-core"] * 3 + ["standard"]
 
 
-def test_a_mask_is_read_as_the_kernel_writes_it() -> None:
+def test_a_mask_is_parsed_as_the_kernel_prints_it() -> None:
     assert parse_mask("00000001,80000000,00000003\n", "cpumap") == CpuSet((0, 1, 63, 64))
     assert parse_mask("\n", "cpumap") == EMPTY
     with pytest.raises(TopologyError, match='cpumap: "0-3" is not a CPU mask'):
@@ -113,7 +115,7 @@ def test_an_unset_list_is_empty() -> None:
         ("", ""),
     ],
 )
-def test_cpuinfo_tells_the_architecture(cpuinfo: str, arch: str) -> None:
+def test_the_architecture_is_found_in_cpuinfo(cpuinfo: str, arch: str) -> None:
     assert arch_of(cpuinfo) == arch
 
 

@@ -1,7 +1,8 @@
-"""A machine read again after CPUs came or went: what was known of it stays true.
+"""Carries over what was known of a machine when CPUs have come or gone.
 
-sysfs says nothing of a CPU that is offline, so what it was is remembered. Sockets and L3 caches without usable ids are
-named by what is online (readings.py); they keep the names that they had, for devices are named after sockets.
+sysfs describes online CPUs only, so the last description of an offline CPU is kept. Sockets and L3 caches without
+usable ids are numbered by their online CPUs (readings.py). They keep their numbers here, because devices are named
+after them.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,35 +13,35 @@ from dracpu_api.cpuset import CpuSet
 
 
 def changed(former: Topology, found: Topology) -> Topology:
-    """`found` with what `former` knew."""
-    sockets = _names(former, found.sockets, lambda cpu: cpu.socket)
-    l3_groups = _names(former, found.l3_groups, lambda cpu: cpu.l3)
+    """The topology that was just read, `found`, completed with what is known from the `former` one."""
+    sockets = _numbers(former, found.sockets, lambda cpu: cpu.socket)
+    l3_groups = _numbers(former, found.l3_groups, lambda cpu: cpu.l3)
     return replace(
         found,
         cpus=tuple(
             replace(cpu, socket=sockets[cpu.socket], l3=l3_groups.get(cpu.l3, cpu.l3), type=_type(former, cpu))
             for cpu in found.cpus
         ),
-        gone=tuple(cpu for number, cpu in sorted(former.known.items()) if number not in found.online),
+        gone=tuple(cpu for cpu_id, cpu in sorted(former.known.items()) if cpu_id not in found.online),
     )
 
 
-def _names(former: Topology, groups: Mapping[int, CpuSet], name_of: Callable[[Cpu], int]) -> Mapping[int, int]:
-    """The name that was found for a group -> its name: the former one, where a CPU of the group was known."""
-    names: dict[int, int] = {}
+def _numbers(former: Topology, groups: Mapping[int, CpuSet], number_of: Callable[[Cpu], int]) -> Mapping[int, int]:
+    """The number found for a group -> the number to use: the former one if a CPU of the group was known."""
+    numbers: dict[int, int] = {}
     for found, cpus in groups.items():
-        known = (name_of(former.known[cpu]) for cpu in cpus if cpu in former.known)
-        names[found] = next((name for name in known if name >= 0), -1)
-    taken = {name_of(cpu) for cpu in former.known.values()}
-    for found, name in names.items():
-        if name < 0:
-            names[found] = found if found not in taken else max(taken) + 1
-            taken.add(names[found])
-    # Two groups under one name: the machine was misread before, or is another one now.
-    return names if len(set(names.values())) == len(names) else {found: found for found in groups}
+        known = (number_of(former.known[cpu]) for cpu in cpus if cpu in former.known)
+        numbers[found] = next((number for number in known if number >= 0), -1)
+    taken = {number_of(cpu) for cpu in former.known.values()}
+    for found, number in numbers.items():
+        if number < 0:
+            numbers[found] = found if found not in taken else max(taken) + 1
+            taken.add(numbers[found])
+    # Two groups with one number: the former reading was wrong, or this is another machine.
+    return numbers if len(set(numbers.values())) == len(numbers) else {found: found for found in groups}
 
 
 def _type(former: Topology, cpu: Cpu) -> CoreType:
-    """Where only strength tells types apart, the weak cores look like all others once the strong ones are offline."""
+    """Keeps a known type: types told apart by capacity alone all look standard once the strong cores are offline."""
     known = former.known.get(cpu.id)
     return known.type if known is not None and cpu.type == "standard" else cpu.type

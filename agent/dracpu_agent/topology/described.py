@@ -1,11 +1,11 @@
-"""Machines in a file, for `dracpu-agent plan --topology` and for tests: one machine, or several by name.
+"""Reads a file that describes one machine, or several by name: for `dracpu-agent plan --topology` and for tests.
 
-One machine is what `dracpu-agent topology -o json` prints (export.py). Several are an object, name -> machine:
+One machine has the form that `dracpu-agent topology -o json` prints (export.py). Several are an object by name:
 
     {"lab": [{"cpu": 0, "core": 0, "socket": 0, "numa": 0, "uncore": 0, "cluster": -1, "core_type": "standard"}, ...]}
 
-A machine in it may also be written as export.py writes one. The form above is the hardware's view: `core` is the
-number that the hardware gives, which repeats in other sockets and clusters; `uncore` is the L3 cache, -1 for none.
+A machine in that object may have either form. The one above is the hardware's view: `core` is the hardware's number,
+which repeats in other sockets and clusters; `uncore` is the L3 cache, -1 for none.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import Final
 from dracpu_agent.topology.export import core_type_of, cpu_of, from_items, number_of
 from dracpu_agent.topology.topology import Cpu, Topology, TopologyError
 
-ONLY: Final = ""  # the name of a machine that stands alone in its file
+ONLY: Final = ""  # the name of a machine that is alone in its file
 _NEEDED: Final = ("cpu", "core", "socket", "numa", "uncore")
 _KNOWN: Final = (*_NEEDED, "cluster", "core_type")
 
 
 def machines(text: str) -> Mapping[str, Topology]:
-    """Every machine that the file describes, by name; a file that is broken anywhere is refused as a whole."""
+    """Every machine in the file, by name. One error makes the whole file invalid."""
     try:
         decoded = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -53,8 +53,8 @@ def _from_hardware_view(items: list[object]) -> Topology:
     for place, item in enumerate(items):
         if not isinstance(item, dict) or not set(_NEEDED) <= set(item) <= set(_KNOWN):
             raise TopologyError(
-                f"item {place} must be an object with the fields {', '.join(_NEEDED)}, and cluster and core_type "
-                "where they are known"
+                f"item {place} must be an object with the fields {', '.join(_NEEDED)}; cluster and core_type are "
+                "optional"
             )
         described[cpu_of(item, place)] = place, item
     if len(described) < len(items):

@@ -1,9 +1,9 @@
-"""`dracpu-agent topology -o json`, and back: one object per CPU, for other programs and for `dracpu-agent plan`.
+"""Writes and reads the JSON of `dracpu-agent topology -o json`: one object per CPU, for `plan` and other programs.
 
     [{"cpu": 0, "core": 0, "socket": 0, "numa": 0, "l3": 0, "type": "standard", "siblings": "0,64"}, ...]
 
-`core` is the lowest CPU of the physical core, unique on the machine; `siblings` are all online threads of that core,
-the CPU itself included; `l3` is -1 where the kernel reports no L3 cache.
+`core` is the lowest CPU of the physical core, unique on the machine. `siblings` are all online threads of that core,
+including the CPU itself. `l3` is -1 where the kernel reports no L3 cache.
 """
 
 import json
@@ -18,7 +18,7 @@ MOST: Final = 2**31 - 1  # the kernel's ids are C ints
 
 
 def to_json(topology: Topology) -> str:
-    """The CPUs that can be offered or shared, a line each, ascending."""
+    """The CPUs that can be offered or shared, one per line, in ascending order."""
     siblings = {core: str(threads) for core, threads in topology.cores.items()}
     lines = (
         json.dumps(
@@ -38,7 +38,7 @@ def to_json(topology: Topology) -> str:
 
 
 def from_json(text: str) -> Topology:
-    """Reads what `to_json` wrote; a description that contradicts itself is refused rather than believed in part."""
+    """Reads the output of `to_json`. A description that contradicts itself is an error."""
     try:
         items = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def from_json(text: str) -> Topology:
 
 
 def from_items(items: object) -> Topology:
-    """The same from decoded JSON, as a file with several machines holds it."""
+    """Reads one machine from decoded JSON."""
     if not isinstance(items, list) or not items:
         raise TopologyError("a topology is a list of CPUs as `dracpu-agent topology -o json` prints it")
     described = [_cpu(item, place) for place, item in enumerate(items)]
@@ -64,15 +64,15 @@ def from_items(items: object) -> Topology:
 
 
 def cpu_of(item: Mapping[str, object], place: int) -> int:
-    """The number of the CPU that is described."""
+    """The id of the CPU that an item describes."""
     cpu = number_of(item, "cpu", place)
     if cpu > MAX_CPU:
-        raise TopologyError(f"item {place}: cpu {cpu} is above {MAX_CPU}, the highest that Linux can have")
+        raise TopologyError(f"item {place}: cpu {cpu} is above {MAX_CPU}, the highest that Linux supports")
     return cpu
 
 
 def core_type_of(value: object, place: int) -> CoreType:
-    """One of the types that this driver knows."""
+    """Checks a core type."""
     for known in CORE_TYPES:
         if value == known:
             return known
@@ -80,7 +80,7 @@ def core_type_of(value: object, place: int) -> CoreType:
 
 
 def number_of(item: Mapping[str, object], name: str, place: int, least: int = 0) -> int:
-    """A field that is an id."""
+    """A field that holds an id, from `least` on."""
     value = item[name]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
         raise TopologyError(f"item {place}: {name} must be a whole number from {least} to {MOST}, got {value!r}")
@@ -88,7 +88,7 @@ def number_of(item: Mapping[str, object], name: str, place: int, least: int = 0)
 
 
 def _cpu(item: object, place: int) -> tuple[Cpu, object]:
-    """A CPU and what is said of its siblings."""
+    """The CPU that an item describes, and the siblings that it names."""
     if not isinstance(item, dict) or set(item) != set(FIELDS):
         raise TopologyError(f"item {place} must be an object with exactly these fields: {', '.join(FIELDS)}")
     cpu = cpu_of(item, place)

@@ -1,9 +1,9 @@
-"""From what the kernel says to a Topology: the decisions, without any file.
+"""Turns the kernel's description of a machine into a Topology; host/sysfs.py reads the files.
 
 The kernel describes a machine twice: by numbers (core_id, physical_package_id, a cache's id) and by lists of the CPUs
 that share something. The numbers repeat: core ids in each socket, die or cluster, package ids in each book of an
-s390, and where firmware says nothing they are -1 or 65535. The lists are what the kernel's own scheduler goes by. So
-lists decide which CPUs belong together, and numbers only name the groups.
+s390, and where firmware gives none they are -1 or 65535. The kernel's own scheduler uses the lists. So lists decide
+which CPUs belong together, and numbers only name the groups.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +13,10 @@ from typing import Final
 from dracpu_agent.topology.topology import CoreType, Cpu, Topology, TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 
-UNKNOWN: Final = -1  # what the kernel itself writes for an id that it does not know
+UNKNOWN: Final = -1  # the kernel's own value for an unknown id
 
 # A core with less than this share of the strongest core's capacity is an e-core. Arm's little cores reach at most
-# 0.6 of their big neighbours; cores of one kind differ by a few percent when firmware rates each core by itself.
+# 0.6 of their big neighbours; cores of one kind differ by a few percent when firmware rates each core separately.
 E_CORE_SHARE: Final = 0.75
 
 
@@ -30,14 +30,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What was read of a machine; groups hold online CPUs and do not overlap."""
+    """The values read from a machine. Groups hold online CPUs and do not overlap."""
 
     online: CpuSet
     cores: Sequence[Group] = ()
     sockets: Sequence[Group] = ()
     l3: Sequence[Group] = ()
     numa: Sequence[Group] = ()
-    core_types: Sequence[tuple[CoreType, CpuSet]] = ()  # where the kernel tells them; the first that names a CPU holds
+    core_types: Sequence[tuple[CoreType, CpuSet]] = ()  # where the kernel lists them; the first list with a CPU applies
     capacities: Mapping[int, int] = field(default_factory=dict)  # lowest CPU of a core -> its relative strength
     lacking: Mapping[int, str] = field(default_factory=dict)  # CPUs that the kernel does not describe, and how
     present: CpuSet = EMPTY
@@ -47,19 +47,19 @@ class Readings:
 
 
 def decide(readings: Readings) -> Topology:
-    """The machine that these readings describe; refuses one without a single complete CPU."""
+    """The topology that these readings describe; raises TopologyError when no CPU is described completely."""
     incomplete = {cpu: readings.lacking[cpu] for cpu in readings.online if cpu in readings.lacking}
     numa = {cpu: node.id for node in readings.numa for cpu in node.cpus}
     if not numa:
         numa = dict.fromkeys(readings.online, 0)  # a kernel without NUMA: the machine is one node
-    sockets = _named(readings.sockets, fallback=lambda place, _: place)
-    l3 = _named(readings.l3, fallback=lambda _, group: group.cpus.lowest)
+    sockets = _ids(readings.sockets, fallback=lambda place, _: place)
+    l3 = _ids(readings.l3, fallback=lambda _, group: group.cpus.lowest)
     types = _core_types(readings)
     cores = {cpu: core for core in readings.cores for cpu in core.cpus}
     for cpu in readings.online:
         for what, found in (("core", cores), ("socket", sockets), ("NUMA node", numa)):
             if cpu not in found:
-                incomplete.setdefault(cpu, f"no {what} has it in its list")
+                incomplete.setdefault(cpu, f"the kernel lists it in no {what}")
     offered = readings.online - CpuSet(incomplete)
     if not offered:
         raise TopologyError(_nothing_left(incomplete))
@@ -80,7 +80,7 @@ def decide(readings: Readings) -> Topology:
 
 
 def partition(cpus: CpuSet, read_group: Callable[[int], Group | None]) -> tuple[Group, ...]:
-    """Splits the CPUs by asking one CPU of each group; without an answer a CPU belongs to no group.
+    """Splits CPUs into groups: `read_group` returns the group of a CPU, or None if it has none.
 
     A list is read once, not once per CPU that it names. The first list that names a CPU keeps it, so that the groups
     never overlap even where lists contradict each other.
@@ -99,7 +99,7 @@ def partition(cpus: CpuSet, read_group: Callable[[int], Group | None]) -> tuple[
 
 
 def merge_by_id(groups: Sequence[Group]) -> tuple[Group, ...]:
-    """The groups of one id as one group, for machines that give numbers but no lists."""
+    """Merges groups with the same id, for machines that report ids but no lists."""
     merged: dict[int, CpuSet] = {}
     for group in groups:
         merged[group.id] = merged.get(group.id, EMPTY) | group.cpus
@@ -107,7 +107,7 @@ def merge_by_id(groups: Sequence[Group]) -> tuple[Group, ...]:
 
 
 def parse_list(text: str, source: str) -> CpuSet:
-    """The list format, "0-3,8"; an unset list is empty."""
+    """Parses the list format, "0-3,8"; an unset list is empty."""
     # Some kernels print a null pointer for nohz_full where the kernel command line does not set it.
     if text.strip() == "(null)":
         return EMPTY
@@ -118,15 +118,15 @@ def parse_list(text: str, source: str) -> CpuSet:
 
 
 def parse_mask(text: str, source: str) -> CpuSet:
-    """The mask format, "00000000,000000ff": hexadecimal words, the highest first."""
+    """Parses the mask format, "00000000,000000ff": hexadecimal words, the highest first."""
     try:
         return CpuSet.of_mask(int(text.strip().replace(",", "") or "0", 16))
     except ValueError as error:
-        raise TopologyError(f'{source}: "{text.strip()}" is not a CPU mask, hexadecimal words were expected') from error
+        raise TopologyError(f'{source}: "{text.strip()}" is not a CPU mask of hexadecimal words') from error
 
 
 def arch_of(cpuinfo: str) -> str:
-    """The architecture, as `uname -m` calls it, from the beginning of /proc/cpuinfo; "" when it does not tell."""
+    """The architecture, as `uname -m` prints it, from the beginning of /proc/cpuinfo; "" if it is unknown."""
     for line in cpuinfo.lower().splitlines():
         name, _, value = (part.strip() for part in line.partition(":"))
         if name == "cpu architecture":
@@ -142,19 +142,19 @@ def arch_of(cpuinfo: str) -> str:
     return ""
 
 
-def _named(groups: Sequence[Group], fallback: Callable[[int, Group], int]) -> Mapping[int, int]:
-    """CPU -> the name of its group: the kernel's id when that tells all groups apart, else the fallback for all.
+def _ids(groups: Sequence[Group], fallback: Callable[[int, Group], int]) -> Mapping[int, int]:
+    """CPU -> the id of its group: the kernel's id if these are distinct, else the fallback for all groups.
 
-    Never some of each: a made-up name could be the id of another group.
+    The two are not mixed, because a fallback id could be the kernel's id of another group.
     """
     ids = [group.id for group in groups]
     if min(ids, default=0) < 0 or len(set(ids)) < len(ids):
         ids = [fallback(place, group) for place, group in enumerate(groups)]
-    return {cpu: name for name, group in zip(ids, groups, strict=True) for cpu in group.cpus}
+    return {cpu: number for number, group in zip(ids, groups, strict=True) for cpu in group.cpus}
 
 
 def _core_types(readings: Readings) -> Mapping[int, CoreType]:
-    """CPU -> type of its core; CPUs that are not in it are standard."""
+    """CPU -> type of its core; absent CPUs are standard."""
     types: dict[int, CoreType] = {}
     for name, cpus in readings.core_types:
         for cpu in cpus:

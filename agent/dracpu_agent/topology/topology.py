@@ -1,4 +1,4 @@
-"""The machine as the other rooms see it: CPUs and the groups that they form."""
+"""The topology of a machine: its CPUs and the groups that they form."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ CORE_TYPES: Final[tuple[CoreType, ...]] = get_args(CoreType)
 
 
 class TopologyError(DriverError):
-    """A machine, or a description of one, that cannot be understood; the message names what is missing."""
+    """A machine or a description of a machine that is incomplete or invalid; the message names the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Cpu:
     """One logical CPU that is online and fully described by the kernel."""
 
     id: int
-    core: int  # the lowest online CPU of the physical core: unique on the machine, which the kernel's core_id is not
-    core_id: int  # what the hardware calls the core; may repeat in another socket
+    core: int  # the lowest online CPU of the physical core: unique on the machine, unlike core_id
+    core_id: int  # the hardware's number of the core, which may repeat in another socket
     socket: int
     numa: int
     l3: int  # -1: the kernel reports no L3 cache
@@ -31,15 +31,15 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Topology:
-    """All online, completely described CPUs of a machine, and what is wrong with the others."""
+    """All online, completely described CPUs of a machine, and what is known of the others."""
 
     cpus: tuple[Cpu, ...]  # ascending by id, never empty
     arch: str = ""
     offline: CpuSet = EMPTY  # present, but switched off
-    isolated: CpuSet = EMPTY  # kernel command line isolcpus; reported, offered all the same
+    isolated: CpuSet = EMPTY  # kernel command line isolcpus; reported, but offered like other CPUs
     nohz_full: CpuSet = EMPTY
     incomplete: Mapping[int, str] = field(default_factory=dict)  # online CPUs that are not offered, and why
-    gone: tuple[Cpu, ...] = ()  # CPUs that were online when this machine was read before, as they were then
+    gone: tuple[Cpu, ...] = ()  # offline CPUs that were online before, as they were then
     pcie_roots: Mapping[str, CpuSet] = field(default_factory=dict)  # "pci0000:00" -> online CPUs close to it
 
     @cached_property
@@ -54,12 +54,12 @@ class Topology:
 
     @cached_property
     def known(self) -> Mapping[int, Cpu]:
-        """CPU id -> CPU, of those that are gone too."""
+        """CPU id -> CPU, including CPUs that are gone."""
         return {cpu.id: cpu for cpu in (*self.gone, *self.cpus)}
 
     @cached_property
     def present(self) -> CpuSet:
-        """Every CPU that the machine has or had, whatever may run on it now."""
+        """Every CPU that the machine has or had, online or not."""
         return self.online | self.offline | CpuSet(self.incomplete) | CpuSet(cpu.id for cpu in self.gone)
 
     @cached_property
@@ -86,11 +86,6 @@ class Topology:
     def smt(self) -> bool:
         """True when a core has more than one online thread."""
         return any(len(threads) > 1 for threads in self.cores.values())
-
-    @cached_property
-    def lowest_core(self) -> CpuSet:
-        """The core of the lowest CPU: what is withheld where nothing is reserved."""
-        return self.cores[self.cpus[0].core]
 
     def _group(self, key: Callable[[Cpu], int]) -> Mapping[int, CpuSet]:
         masks: dict[int, int] = {}
