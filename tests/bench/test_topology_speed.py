@@ -1,4 +1,4 @@
-"""How long reading a machine takes; the budget is 60 ms for 512 CPUs. Prints, asserts no time."""
+"""Measures how long it takes to read a machine; the budget is 60 ms for 512 CPUs. Asserts no times."""
 
 from time import perf_counter, process_time
 
@@ -14,7 +14,7 @@ REPEATS = 10
 
 
 def test_time_to_read_a_machine() -> None:
-    # On a busy machine the wall clock says more of its neighbours than of us; CPU time does not.
+    # Other processes lengthen the wall-clock time, but not the CPU time.
     print(f"\n{'machine':<20}{'CPUs':>6}{'best ms':>9}{'worst ms':>10}{'best CPU ms':>13}{'poll µs':>9}")
     for machine in MACHINES:
         with directory() as root:

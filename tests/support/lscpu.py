@@ -1,7 +1,7 @@
-"""The machine as util-linux' lscpu reads it: another pair of eyes on the same /sys.
+"""Reads a machine with util-linux' lscpu, to compare its result with that of host/sysfs.py.
 
-lscpu reads the masks (`core_cpus`, `shared_cpu_map`), our reader the lists beside them where there are any. A kernel
-always has both; trees of tests have one of them, so the masks are added here.
+lscpu reads masks (`core_cpus`, `shared_cpu_map`); host/sysfs.py prefers lists. A kernel has both. The tests' trees have
+one of them, so this module adds the masks.
 """
 
 import shutil
@@ -22,33 +22,33 @@ _MASK_OF: Final = {
     "shared_cpu_list": "shared_cpu_map",
     "cpulist": "cpumap",
 }
-# lscpu knows the older names only, which kernels still have beside the newer ones.
+# lscpu reads only the older names, which kernels still provide.
 _OLDER: Final = {"core_cpus": "thread_siblings", "package_cpus": "core_siblings"}
 
 Partition = set[frozenset[int]]
 
 
 def partitions(root: Path) -> Mapping[str, Partition]:
-    """For each of COLUMNS which online CPUs lscpu puts together. Adds to the tree what lscpu needs."""
+    """For each of COLUMNS, the groups of online CPUs that lscpu reports. Adds files that lscpu needs to the tree."""
     online = CpuSet.parse((root / "sys/devices/system/cpu/online").read_text())
     for path, text in list(_missing(root / "sys/devices/system")):
         path.write_text(text, encoding="ascii")
-    # Without this it looks at 2,048 CPUs only.
+    # lscpu assumes 2,048 CPUs without this file.
     (root / "sys/devices/system/cpu/kernel_max").write_text(f"{MAX_CPU}\n")
-    # Without cpuinfo there is no CPU for lscpu.
+    # lscpu finds no CPU without cpuinfo.
     (root / "proc/cpuinfo").write_text("".join(f"processor\t: {cpu}\nmodel name\t: x\n\n" for cpu in online))
-    return _asked("--sysroot", str(root))
+    return _run("--sysroot", str(root))
 
 
 def partitions_here() -> Mapping[str, Partition]:
-    """The same of the machine that we run on, as far as lscpu tells."""
-    return {column: groups for column, groups in _asked().items() if groups}
+    """The groups of the machine that runs the tests; columns that lscpu leaves empty are absent."""
+    return {column: groups for column, groups in _run().items() if groups}
 
 
-def _asked(*options: str) -> Mapping[str, Partition]:
+def _run(*options: str) -> Mapping[str, Partition]:
     words = ["lscpu", *options, "--online", "--parse=CPU,CORE,SOCKET,NODE,CACHE"]
     printed = subprocess.run(words, capture_output=True, check=True, text=True, timeout=30).stdout.splitlines()
-    # The last line of the comment names the columns; there is none for a cache that nobody has.
+    # The last line of the comment names the columns; a cache that no CPU has gets no column.
     heading = [line for line in printed if line.startswith("#")][-1].split(",")
     rows = [line.split(",") for line in printed if not line.startswith("#")]
     return {name: _grouped(rows, heading.index(name)) if name in heading else set() for name in COLUMNS}
@@ -64,18 +64,18 @@ def _missing(system: Path) -> Iterator[tuple[Path, str]]:
         for path in system.rglob(f"{name}_list"):
             yield path.with_name(older), mask_text(CpuSet.parse(path.read_text()))
     for path in system.rglob("level"):
-        if path.read_text().strip() == "3":  # a cache without type is none for lscpu: so it shows L3 alone
+        if path.read_text().strip() == "3":  # lscpu ignores a cache without a type, so it reports only L3
             yield path.with_name("type"), "Unified\n"
 
 
 def mask_text(cpus: CpuSet) -> str:
-    """The kernel's form: words of 32 bits, the highest first."""
+    """The kernel's format: words of 32 bits, the highest first."""
     words = range(max(1, (cpus.mask.bit_length() + 31) // 32))
     return ",".join(f"{cpus.mask >> 32 * word & 0xFFFFFFFF:08x}" for word in reversed(words)) + "\n"
 
 
 def _grouped(rows: list[list[str]], place: int) -> Partition:
-    """CPUs with the same value in a column; those without any are in no group."""
+    """Groups of CPUs with the same value in a column; CPUs without a value are in no group."""
     groups: dict[str, set[int]] = {}
     for row in rows:
         if len(row) > place and row[place] not in ("", "-"):

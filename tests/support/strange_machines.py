@@ -1,4 +1,4 @@
-"""Machines that few have, by name and drawn by hypothesis: descriptions for whoever reads or draws a machine."""
+"""Rare machines, some by name and some drawn by hypothesis, for tests that read or draw a machine."""
 
 from dataclasses import replace
 from typing import Final
@@ -51,7 +51,7 @@ def machines(draw: st.DrawFn) -> Machine:
     strong, weak = draw(counts), draw(counts)
     quirks = draw(st.frozensets(st.sampled_from(Quirk), max_size=5))
     if Quirk.NO_PACKAGE_LISTS in quirks:
-        quirks -= {Quirk.PACKAGE_REPEATS}  # then nothing tells the sockets apart
+        quirks -= {Quirk.PACKAGE_REPEATS}  # otherwise nothing distinguishes the sockets
     machine = Machine(
         "random",
         sockets=sockets,

@@ -1,4 +1,4 @@
-"""What is wrong, missing or contradictory in sysfs is refused with a reason, or does no harm."""
+"""Wrong, missing or contradictory files in sysfs are refused with a reason, or do no harm."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def tree() -> Iterator[Tree]:
 @pytest.mark.parametrize("cpu", [2, 3], ids=["first thread", "second thread"])
 def test_a_cpu_without_a_file_that_others_have_is_not_offered(tree: Tree, cpu: int, path: str) -> None:
     tree.cpu(cpu, f"topology/{path}").unlink()
-    # Older names of the same list do not count: a kernel has a name for all CPUs or for none.
+    # Older names of the same list are no substitute: a kernel uses the same names for all CPUs.
     tree.cpu(cpu, "topology/thread_siblings_list").unlink(missing_ok=True)
     topology = read(tree.sysfs, tree.procfs)
     assert path in topology.incomplete[cpu]
@@ -46,40 +46,40 @@ def test_a_cpu_without_a_file_that_others_have_is_not_offered(tree: Tree, cpu: i
     assert len(topology.cores) == 4
 
 
-def test_all_cpus_incomplete_is_refused_and_says_what_is_missing(tree: Tree) -> None:
+def test_a_machine_of_incomplete_cpus_is_refused_with_the_missing_files(tree: Tree) -> None:
     for cpu in range(8):
         rmtree(tree.cpu(cpu, "topology"))
     with pytest.raises(TopologyError, match="none of the 8 online CPUs.*CPU 0: .*topology/core_cpus_list"):
         read(tree.sysfs, tree.procfs)
 
 
-def test_a_root_that_is_no_sysfs_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+def test_a_root_without_sysfs_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"cpu/online cannot be read.*--sysfs-root"):
         read(tmp_path, tmp_path)
     with pytest.raises(TopologyError, match=r"--sysfs-root"):
         read_online(tmp_path)
 
 
-def test_no_online_cpu_at_all_is_refused(tree: Tree) -> None:
+def test_a_machine_without_online_cpus_is_refused(tree: Tree) -> None:
     (tree.sysfs / "devices/system/cpu/online").write_text("\n")
     with pytest.raises(TopologyError, match="no online CPU"):
         read(tree.sysfs, tree.procfs)
 
 
 @pytest.mark.parametrize("path", ["online", "present", "isolated", "nohz_full", "cpu0/topology/core_cpus_list"])
-def test_a_list_that_is_none_is_refused_by_name(tree: Tree, path: str) -> None:
+def test_an_invalid_list_is_refused_with_its_path(tree: Tree, path: str) -> None:
     (tree.sysfs / "devices/system/cpu" / path).write_text("0-x\n")
     with pytest.raises(TopologyError, match=f'{path}: "0-x" is not a cpuset'):
         read(tree.sysfs, tree.procfs)
 
 
-def test_a_number_that_is_none_is_refused_by_name(tree: Tree) -> None:
+def test_an_invalid_number_is_refused_with_its_path(tree: Tree) -> None:
     tree.cpu(0, "topology/core_id").write_text("zero\n")
     with pytest.raises(TopologyError, match='cpu0/topology/core_id: "zero" is not a number'):
         read(tree.sysfs, tree.procfs)
 
 
-def test_a_cpu_that_left_its_own_list_on_its_way_offline_is_not_offered(tree: Tree) -> None:
+def test_a_cpu_that_its_own_list_omits_while_it_goes_offline_is_not_offered(tree: Tree) -> None:
     tree.cpu(4, "topology/core_cpus_list").write_text("\n")
     tree.cpu(5, "topology/core_cpus_list").write_text("5\n")
     topology = read(tree.sysfs, tree.procfs)
@@ -95,13 +95,13 @@ def test_a_cpu_in_no_numa_node_is_not_offered_where_there_are_nodes(tree: Tree) 
     assert topology.incomplete == {7: "the kernel lists it in no NUMA node"}
 
 
-def test_node_directories_without_a_single_cpu_leave_one_node(tree: Tree) -> None:
+def test_a_machine_whose_node_directories_list_no_cpu_is_one_node(tree: Tree) -> None:
     for node in (0, 1):
         tree.node(node, "cpulist").write_text("\n")
     assert read(tree.sysfs, tree.procfs).numa_nodes == {0: CpuSet(range(8))}
 
 
-def test_a_cpu_that_several_nodes_claim_belongs_to_the_lowest(tree: Tree) -> None:
+def test_a_cpu_that_several_nodes_list_belongs_to_the_lowest(tree: Tree) -> None:
     tree.node(0, "cpulist").write_text("0-7\n")
     assert read(tree.sysfs, tree.procfs).numa_nodes == {0: CpuSet(range(8))}
 
@@ -112,7 +112,7 @@ def test_lists_that_contradict_each_other_never_put_a_cpu_in_two_cores(tree: Tre
     assert {core: str(threads) for core, threads in topology.cores.items()} == {0: "0-2", 3: "3", 4: "4-5", 6: "6-7"}
 
 
-def test_an_l3_cache_that_nobody_is_said_to_share_is_no_group(tree: Tree) -> None:
+def test_an_l3_cache_with_an_empty_list_is_not_a_group(tree: Tree) -> None:
     for cpu in range(4):
         tree.cpu(cpu, "cache/index2/shared_cpu_list").write_text("\n")
     assert read(tree.sysfs, tree.procfs).l3_groups == {1: CpuSet(range(4, 8))}
@@ -124,8 +124,8 @@ def test_the_l3_cache_is_found_under_another_index(tree: Tree) -> None:
     assert read(tree.sysfs, tree.procfs) == topology_of(LAB)
 
 
-def test_a_low_power_core_without_a_list_of_its_own_is_an_e_core() -> None:
-    """Where the kernel has no such list, low-power cores stand among the e-cores."""
+def test_a_low_power_core_without_a_separate_list_is_an_e_core() -> None:
+    """A kernel without that list puts low-power cores into the list of the e-cores."""
     with directory() as root:
         tree = Tree(root, HYBRID)
         rmtree(tree.sysfs / "devices/cpu_lowpower")

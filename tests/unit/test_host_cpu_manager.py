@@ -1,4 +1,4 @@
-"""Whether the kubelet pins CPUs itself."""
+"""Detection of the kubelet's static CPU manager policy."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ STATIC = '{"policyName":"static","defaultCpuSet":"0-7","entries":{"uid":{"app":"
 
 
 @pytest.mark.parametrize("state, policy", [(NONE, "none"), (STATIC, "static"), ('{"policyName":"new"}', "new")])
-def test_the_policy_is_named(state: str, policy: str) -> None:
+def test_the_policy_is_read_from_the_state(state: str, policy: str) -> None:
     assert policy_of(state) == policy
 
 
 @pytest.mark.parametrize("state", ["", "{", "[]", "null", "{}", '{"policyName":3}', '"static"'])
-def test_what_is_no_state_is_refused(state: str) -> None:
+def test_an_invalid_state_is_refused(state: str) -> None:
     with pytest.raises(CpuManagerStateError, match="cpu_manager_state"):
         policy_of(state)
 
@@ -27,17 +27,17 @@ def test_the_file_below_the_kubelets_root_is_read(tmp_path: Path, state: str, st
     assert is_static(tmp_path) is static
 
 
-def test_no_file_is_no_static_policy(tmp_path: Path) -> None:
+def test_without_a_file_the_policy_is_not_static(tmp_path: Path) -> None:
     assert not is_static(tmp_path)
 
 
-def test_a_file_that_cannot_be_read_is_not_taken_for_good_news(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cpu_manager_state").mkdir()
     with pytest.raises(CpuManagerStateError, match="cannot read"):
         is_static(tmp_path)
 
 
-def test_a_file_that_is_no_text_is_not_taken_for_good_news(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cpu_manager_state").write_bytes(b"\xff\xfe")
     with pytest.raises(CpuManagerStateError, match="cannot read"):
         is_static(tmp_path)

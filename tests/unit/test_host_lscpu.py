@@ -1,4 +1,4 @@
-"""What we read is what util-linux' lscpu reads, on every machine that can be made here and on the one we run on."""
+"""The reader agrees with util-linux' lscpu, on generated machines and on the machine that runs the tests."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from dracpu_sandbox.machines.tree import directory, write_tree
 
 pytestmark = pytest.mark.skipif(not lscpu.AVAILABLE, reason="lscpu (util-linux) is not installed")
 
-# lscpu cannot do without lists of sockets: version 2.38 crashes.
+# Without lists of sockets, lscpu 2.38 crashes.
 NOT_FOR_LSCPU = {Quirk.NO_PACKAGES, Quirk.NO_PACKAGE_LISTS}
 
 
@@ -32,18 +32,18 @@ def ours(topology: Topology) -> Mapping[str, Partition]:
 
 
 def theirs(root: Path, machine: Machine, topology: Topology) -> Mapping[str, Partition]:
-    """lscpu's partitions of the CPUs that we offer, with what we read otherwise, and why."""
+    """lscpu's partitions of the online CPUs, adjusted where lscpu is known to differ."""
     offered = frozenset(topology.online)
     found = {
         column: {group & offered for group in groups} - {frozenset()}
         for column, groups in lscpu.partitions(root).items()
     }
-    if Quirk.NO_NUMA in machine.quirks:  # lscpu leaves it open; every CPU needs a node here
+    if Quirk.NO_NUMA in machine.quirks:  # lscpu reports no node; this driver uses one for all CPUs
         assert not found["Node"]
         found["Node"] = {offered}
-    if Quirk.L3_IDS_REPEAT in machine.quirks:  # lscpu trusts the ids and does not look at the lists
+    if Quirk.L3_IDS_REPEAT in machine.quirks:  # lscpu uses the ids and ignores the lists
         found["L3"] = ours(topology)["L3"]
-    if machine.hidden_nodes:  # lscpu does not follow the CPU's own link to its node
+    if machine.hidden_nodes:  # lscpu does not read the CPU's own link to its node
         found["Node"] = ours(topology)["Node"]
     return found
 
@@ -58,17 +58,17 @@ KNOWN = [machine for machine in (*PRESETS.values(), *strange_machines.SPECIALS) 
 
 
 @pytest.mark.parametrize("machine", KNOWN, ids=lambda machine: machine.name)
-def test_a_known_machine_is_divided_as_lscpu_divides_it(machine: Machine) -> None:
+def test_known_machines_are_divided_as_by_lscpu(machine: Machine) -> None:
     compare(machine)
 
 
 @given(machine=strange_machines.machines().filter(lambda machine: not machine.quirks & NOT_FOR_LSCPU))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-def test_whatever_machine_may_come_is_divided_as_lscpu_divides_it(machine: Machine) -> None:
+def test_random_machines_are_divided_as_by_lscpu(machine: Machine) -> None:
     compare(machine)
 
 
-def test_this_machine_is_divided_as_lscpu_divides_it() -> None:
+def test_this_machine_is_divided_as_by_lscpu() -> None:
     try:
         topology = read(Path("/sys"), Path("/proc"))
     except TopologyError as error:

@@ -1,4 +1,4 @@
-"""PCIe roots and the CPUs close to them, as kernels of several architectures show them."""
+"""PCIe roots and the CPUs close to them, in the sysfs of several architectures."""
 
 from pathlib import Path
 
@@ -36,13 +36,13 @@ def test_each_root_has_the_cpus_of_its_numa_node(tmp_path: Path, arch: str) -> N
     }
 
 
-def test_a_root_whose_cpus_are_all_offline_is_close_to_none(tmp_path: Path) -> None:
+def test_a_root_whose_cpus_are_all_offline_is_absent(tmp_path: Path) -> None:
     pcie = (("pci0000:00", 0), ("pci0000:80", 1))
     machine = Machine("half", sockets=2, cores=uniform(2), pcie=pcie, offline=CpuSet((2, 3)))
     assert list(read(*write_tree(machine, tmp_path)).pcie_roots) == ["pci0000:00"]
 
 
-def test_functions_on_a_roots_bus_are_asked_and_those_behind_bridges_are_not(tmp_path: Path) -> None:
+def test_functions_on_a_roots_bus_are_read_and_those_behind_bridges_are_not(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -57,12 +57,12 @@ def test_functions_on_a_roots_bus_are_asked_and_those_behind_bridges_are_not(tmp
     assert roots(tmp_path) == {"pci0000:00": "0-2"}
 
 
-def test_the_bus_tells_where_a_root_has_no_function(tmp_path: Path) -> None:
+def test_the_cpus_of_the_bus_are_used_for_a_root_without_functions(tmp_path: Path) -> None:
     write(tmp_path, {"devices/pci0000:f3/pci_bus/0000:f3/cpulistaffinity": "4-7"})
     assert roots(tmp_path) == {"pci0000:f3": "4-7"}
 
 
-def test_roots_below_platform_devices_are_found_by_their_buses(tmp_path: Path) -> None:
+def test_roots_below_platform_devices_are_found_through_their_buses(tmp_path: Path) -> None:
     """As on arm64 with a device tree, or below the bus of a hypervisor."""
     root = "devices/platform/40000000.pcie/pci0002:00"
     write(
@@ -70,7 +70,7 @@ def test_roots_below_platform_devices_are_found_by_their_buses(tmp_path: Path) -
         {
             f"{root}/0002:00:00.0/local_cpulist": "0-3",
             f"{root}/pci_bus/0002:00/cpulistaffinity": "0-3",
-            f"{root}/0002:00:00.0/pci_bus/0002:01/cpulistaffinity": "0-3",  # behind a bridge: no root
+            f"{root}/0002:00:00.0/pci_bus/0002:01/cpulistaffinity": "0-3",  # behind a bridge: not a root
         },
     )
     buses = tmp_path / "class/pci_bus"
@@ -82,7 +82,7 @@ def test_roots_below_platform_devices_are_found_by_their_buses(tmp_path: Path) -
     assert roots(tmp_path / "link") == {"pci0002:00": "0-3"}
 
 
-def test_what_cannot_be_understood_is_left_out(tmp_path: Path) -> None:
+def test_unreadable_and_invalid_files_are_ignored(tmp_path: Path) -> None:
     write(
         tmp_path,
         {

@@ -1,4 +1,4 @@
-"""Machines of every sort, written as the kernel would show them, are read as what they are."""
+"""Machines of many kinds, written as the kernel would show them, are read correctly."""
 
 from dataclasses import replace
 
@@ -21,17 +21,16 @@ def found(machine: Machine) -> Topology:
 
 
 @pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
-def test_reads_the_machines_that_everybody_has(machine: Machine) -> None:
+def test_common_machines_are_read(machine: Machine) -> None:
     assert found(machine) == topology_of(machine)
 
 
 @pytest.mark.parametrize("machine", strange_machines.SPECIALS, ids=lambda machine: machine.name)
-def test_reads_the_machines_that_few_have(machine: Machine) -> None:
+def test_rare_machines_are_read(machine: Machine) -> None:
     assert found(machine) == topology_of(machine)
 
 
-def test_both_descriptions_of_a_machine_mean_what_they_say() -> None:
-    """The generator itself, against numbers written down by hand."""
+def test_the_generated_machines_match_numbers_written_by_hand() -> None:
     topology = topology_of(XEON_SNC2)
     assert [len(topology.sockets), len(topology.numa_nodes), len(topology.l3_groups)] == [2, 4, 2]
     assert topology.cores[1] == CpuSet((1, 65))
@@ -40,13 +39,13 @@ def test_both_descriptions_of_a_machine_mean_what_they_say() -> None:
     assert [cpu.type for cpu in topology_of(HYBRID).cpus] == ["p-core"] * 12 + ["e-core"] * 8 + ["lp-e-core"] * 2
 
 
-def test_the_core_of_an_offline_cpu_is_named_after_the_thread_that_is_left() -> None:
+def test_a_core_is_named_after_its_lowest_online_thread() -> None:
     topology = found(CPU0_OFFLINE)
     assert topology.offline == CpuSet((0,))
     assert topology.cores[8] == CpuSet((8,))
 
 
-def test_the_online_cpus_alone_can_be_polled() -> None:
+def test_the_online_cpus_can_be_read_separately() -> None:
     with directory() as root:
         sysfs, _ = write_tree(CPU0_OFFLINE, root)
         assert read_online(sysfs) == CpuSet.parse("1-15")
@@ -58,11 +57,11 @@ def test_the_online_cpus_alone_can_be_polled() -> None:
         {"cluster_id": "{pair}", "cluster_cpus_list": "{pair}-{other}"},  # x86 modules, arm64 clusters
         {"die_id": "{pair}", "die_cpus_list": "{pair}-{other}"},
         {"book_id": "0", "book_siblings_list": "0-7", "drawer_id": "0", "drawer_siblings_list": "0-7"},  # s390
-        {"ppin": "0xdeadbeef", "core_cpus": "ff", "thread_siblings": "ff"},  # masks beside lists are not looked at
+        {"ppin": "0xdeadbeef", "core_cpus": "ff", "thread_siblings": "ff"},  # masks are not read where there are lists
     ],
     ids=["clusters", "dies", "books and drawers", "others"],
 )
-def test_what_lies_between_cores_and_sockets_or_above_them_does_not_matter(files: dict[str, str]) -> None:
+def test_groups_other_than_cores_and_sockets_are_ignored(files: dict[str, str]) -> None:
     with directory() as root:
         roots = write_tree(LAB, root)
         for cpu in range(8):
@@ -74,7 +73,7 @@ def test_what_lies_between_cores_and_sockets_or_above_them_does_not_matter(files
 
 @given(machine=strange_machines.machines())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-def test_reads_whatever_machine_may_come(machine: Machine) -> None:
+def test_random_machines_are_read(machine: Machine) -> None:
     topology, expected = found(machine), topology_of(machine)
     assert set(topology.incomplete) == set(expected.incomplete)
     assert replace(topology, incomplete={}) == replace(expected, incomplete={})

@@ -1,4 +1,4 @@
-"""The kubelet's own CPU manager: with the policy "static" it overrides every pinning of ours, silently."""
+"""Detects the kubelet's static CPU manager policy, which would silently override this driver's pinning."""
 
 import json
 from pathlib import Path
@@ -11,23 +11,23 @@ STATE_FILE: Final = "cpu_manager_state"
 
 
 class CpuManagerStateError(DriverError):
-    """The kubelet's state file is there, but does not tell the policy."""
+    """The kubelet's state file exists, but its policy cannot be read."""
 
 
 def policy_of(state: str) -> str:
-    """The policy's name in the text of a state file."""
+    """The policy named in the text of a state file."""
     try:
         content = json.loads(state)
     except ValueError as error:
         raise CpuManagerStateError(f"the kubelet's {STATE_FILE} is not JSON: {error}") from error
     policy = content.get("policyName") if isinstance(content, dict) else None
     if not isinstance(policy, str):
-        raise CpuManagerStateError(f"the kubelet's {STATE_FILE} names no policyName")
+        raise CpuManagerStateError(f"the kubelet's {STATE_FILE} has no policyName")
     return policy
 
 
 def is_static(kubelet_root: Path) -> bool:
-    """True when the kubelet pins CPUs itself. No file: it does not manage CPUs, or has never run."""
+    """True if the kubelet pins CPUs itself. Without a state file it does not, or has never run."""
     path = kubelet_root / STATE_FILE
     try:
         state = path.read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Which CPUs are close to which PCIe root, the other way round than the kernel tells it.
+"""Finds the CPUs that are close to each PCIe root.
 
-CPUs do not know their roots, but PCI functions know their CPUs (`local_cpulist`). A root is named as Kubernetes'
-standard attribute names it, `pci<domain>:<bus>`: so is its directory in sysfs, whatever the architecture puts around
-it. Today's kernels go by NUMA node: roots of one node have the same CPUs.
+sysfs does not list a CPU's roots, but it lists the CPUs close to each PCI function (`local_cpulist`). A root has the
+name `pci<domain>:<bus>`, both in Kubernetes' standard attribute and as a directory in sysfs on every architecture.
+Current kernels use the NUMA node: all roots of a node have the same CPUs.
 """
 
 import os
@@ -20,7 +20,7 @@ _FUNCTION: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def read_roots(sysfs_root: Path) -> Mapping[str, CpuSet]:
-    """Root -> CPUs that are close to it, by name; roots of which the kernel does not tell are absent."""
+    """Root -> the CPUs close to it, in order of name; roots without known CPUs are absent."""
     close: dict[str, CpuSet] = {}
     for directory in _root_directories(Path(os.path.realpath(sysfs_root))):
         cpus = close.get(directory.name, EMPTY) | _close_to(directory)
@@ -30,8 +30,8 @@ def read_roots(sysfs_root: Path) -> Mapping[str, CpuSet]:
 
 
 def _root_directories(sysfs_root: Path) -> Iterator[Path]:
-    """/sys/devices/pci*, and the roots that hang below a platform device or a hypervisor's bus (arm64, Hyper-V): those
-    are found by their buses, of which a root's own lies in `<root>/pci_bus/<domain>:<bus>`."""
+    """/sys/devices/pci*, and roots below a platform device or a hypervisor's bus (arm64, Hyper-V). The latter are found
+    through /sys/class/pci_bus: a root's own bus is `<root>/pci_bus/<domain>:<bus>`."""
     found: set[Path] = set()
     for name in _names(sysfs_root / "devices"):
         if _ROOT.fullmatch(name):
@@ -44,7 +44,7 @@ def _root_directories(sysfs_root: Path) -> Iterator[Path]:
 
 
 def _close_to(root: Path) -> CpuSet:
-    """The CPUs of the functions on the root's bus; of the bus itself where there are none."""
+    """The CPUs of the functions on the root's bus, or those of the bus if it has no functions."""
     mask = 0
     for name in _names(root):
         if _FUNCTION.fullmatch(name):
@@ -53,7 +53,7 @@ def _close_to(root: Path) -> CpuSet:
 
 
 def _cpus(path: Path) -> CpuSet:
-    """The CPUs in a file; none where it cannot be read or understood: this knowledge only ever improves a choice."""
+    """The CPUs in a file, or none if it cannot be read or parsed: closeness is a preference, not a requirement."""
     try:
         return parse_list(path.read_text(encoding="ascii", errors="replace"), str(path))
     except (OSError, TopologyError):

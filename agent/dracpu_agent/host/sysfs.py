@@ -1,8 +1,8 @@
-"""Reads the machine below a root directory, so that tests, dumps and containers read theirs in the same way.
+"""Reads the machine from sysfs and procfs below given root directories: the host's, a dump's or a test's.
 
-Only reads: what the readings mean is decided in readings.py. Each shared list is read once, not once per CPU. What
-does not help is not read: SMT shows in the lists of a core's CPUs on every kernel, while smt/control may say
-`notimplemented`; dies and clusters matter to nobody above.
+This module only reads; topology/readings.py interprets. Each shared list is read once, not once per CPU. Unneeded files
+are not read: a core's list of CPUs shows SMT on every kernel, while smt/control may be `notimplemented`, and nothing
+uses dies or clusters.
 """
 
 import os
@@ -26,16 +26,16 @@ from dracpu_agent.topology.readings import (
 from dracpu_agent.topology.topology import CoreType, Topology, TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
 
-PAGE: Final = 4096  # sysfs and procfs hand out at most a page per read
+PAGE: Final = 4096  # sysfs and procfs return at most one page per read
 
-# One list under its names: Linux >= 5.3 first, then the older ones, then the masks of kernels before the lists.
+# Names of the same list, in order of preference: Linux >= 5.3, then older lists, then the masks of still older kernels.
 CORE_LISTS: Final = ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
 PACKAGE_LISTS: Final = ("package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
 CACHE_LISTS: Final = ("shared_cpu_list", "shared_cpu_map")
 NODE_LISTS: Final = ("cpulist", "cpumap")
 MASKS: Final = frozenset({"core_cpus", "thread_siblings", "package_cpus", "core_siblings", "shared_cpu_map", "cpumap"})
 
-# The perf devices of a hybrid x86 machine; a low-power core may stand in the list of the e-cores as well.
+# The perf devices of a hybrid x86 machine. The list of the e-cores may contain low-power cores, too.
 CORE_TYPE_DEVICES: Final[tuple[tuple[CoreType, str], ...]] = (
     ("lp-e-core", "cpu_lowpower"),
     ("p-core", "cpu_core"),
@@ -44,7 +44,7 @@ CORE_TYPE_DEVICES: Final[tuple[tuple[CoreType, str], ...]] = (
 
 
 def read(sysfs_root: Path, procfs_root: Path) -> Topology:
-    """The machine whose /sys and /proc are mounted here; raises TopologyError with what is missing."""
+    """The machine whose /sys and /proc are mounted here; raises TopologyError if its description is not usable."""
     sysfs = _Sysfs(str(sysfs_root))
     online = read_online(sysfs_root)
     lacking = sysfs.lacking(online)
@@ -73,7 +73,7 @@ def read(sysfs_root: Path, procfs_root: Path) -> Topology:
 
 
 def read_online(sysfs_root: Path) -> CpuSet:
-    """The CPUs that are online: one small file, cheap enough to poll."""
+    """The online CPUs, from one small file that is cheap enough to poll."""
     path = sysfs_root / "devices/system/cpu/online"
     text = _text(str(path))
     if text is None:
@@ -82,28 +82,28 @@ def read_online(sysfs_root: Path) -> CpuSet:
 
 
 class _Sysfs:
-    """The files of one machine. Absent and unreadable are the same answer: the kernel does not tell."""
+    """The sysfs files of one machine. An unreadable file counts as absent."""
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._core_list = self._package_list = ""  # which of its names a list has on this machine
-        self._l3_index = "index3"  # where the L3 cache was found last; the same for all CPUs of most machines
+        self._core_list = self._package_list = ""  # the names that these lists have on this machine
+        self._l3_index = "index3"  # where the L3 cache was found last; most machines have one place for all CPUs
 
     @property
     def has_package_lists(self) -> bool:
-        """Whether the kernel lists the CPUs of a socket; else there are only ids."""
+        """True if the kernel lists the CPUs of a socket; otherwise it reports only ids."""
         return bool(self._package_list)
 
     def lacking(self, online: CpuSet) -> dict[int, str]:
-        """CPUs without a file that others have. What no CPU has, this kernel does not report at all.
+        """CPUs that lack a file that others have, with the reason. A file that no CPU has is unknown to this kernel.
 
-        A CPU loses its topology directory while it goes offline; firmware may forget single CPUs.
+        A CPU loses its topology directory while it goes offline, and firmware may omit single CPUs.
         """
         files = {cpu: _names(f"{self._root}/devices/system/cpu/cpu{cpu}/topology") for cpu in online}
         known = frozenset[str]().union(*files.values())
         self._core_list = _first(CORE_LISTS, known)
         self._package_list = _first(PACKAGE_LISTS, known)
-        needed = [self._core_list or CORE_LISTS[0]]  # without any list of cores nothing can be said of any CPU
+        needed = [self._core_list or CORE_LISTS[0]]  # without it no CPU can be described
         needed += [name for name in (self._package_list, "physical_package_id", "core_id") if name in known]
         lacking: dict[int, str] = {}
         for cpu, names in files.items():
@@ -113,19 +113,19 @@ class _Sysfs:
         return lacking
 
     def core(self, cpu: int) -> Group | None:
-        """The threads of the CPU's core; None when the list leaves out the CPU itself, as on its way offline."""
+        """The threads of the CPU's core; None if the list omits the CPU itself, which happens while it goes offline."""
         directory = f"devices/system/cpu/cpu{cpu}/topology"
         cpus = self.cpus(f"{directory}/{self._core_list}")
         return Group(cpus, self._number(f"{directory}/core_id")) if cpu in cpus else None
 
     def package(self, cpu: int) -> Group | None:
-        """The CPUs of the CPU's socket; None as for `core`. Without any lists, the CPU alone with the socket's id."""
+        """The CPUs of the CPU's socket; None as for `core`. Without lists, only this CPU, with the socket's id."""
         directory = f"devices/system/cpu/cpu{cpu}/topology"
         cpus = self.cpus(f"{directory}/{self._package_list}") if self._package_list else CpuSet((cpu,))
         return Group(cpus, self._number(f"{directory}/physical_package_id")) if cpu in cpus else None
 
     def l3(self, cpu: int) -> Group | None:
-        """The CPUs that share the CPU's L3 cache; None where there is none or the kernel does not say who shares it."""
+        """The CPUs that share the CPU's L3 cache; None without an L3 cache or a list of its CPUs."""
         cache = f"devices/system/cpu/cpu{cpu}/cache"
         if self._number(f"{cache}/{self._l3_index}/level") != 3:
             names = sorted(name for name in _names(f"{self._root}/{cache}") if name.startswith("index"))
@@ -139,7 +139,7 @@ class _Sysfs:
         return Group(cpus, self._number(f"{directory}/id")) if cpu in cpus else None
 
     def numa_nodes(self, online: CpuSet) -> list[Group]:
-        """The NUMA nodes that have online CPUs, ascending; a CPU that two nodes name belongs to the lower one."""
+        """The NUMA nodes with online CPUs, ascending; a CPU that two nodes list belongs to the lower one."""
         nodes: list[Group] = []
         left = online
         for number in _numbered(_names(f"{self._root}/devices/system/node"), "node"):
@@ -152,19 +152,19 @@ class _Sysfs:
         return nodes + (self._linked_nodes(left) if nodes else [])
 
     def _linked_nodes(self, cpus: CpuSet) -> list[Group]:
-        """CPUs of a node that is itself offline, as a node without memory may be: only their own link names it."""
+        """Nodes that are offline themselves, as nodes without memory may be: only a link of each CPU names its node."""
         links = ((cpu, _numbered(_names(f"{self._root}/devices/system/cpu/cpu{cpu}"), "node")) for cpu in cpus)
         return [Group(CpuSet((cpu,)), nodes[0]) for cpu, nodes in links if nodes]
 
     def capacities(self, cpus: CpuSet) -> dict[int, int]:
-        """How strong the CPUs are relative to each other, where the kernel says so."""
+        """The relative capacity of the CPUs; empty if the kernel does not report it."""
         if not cpus or self._number(f"devices/system/cpu/cpu{cpus.lowest}/cpu_capacity") < 0:
             return {}
         found = {cpu: self._number(f"devices/system/cpu/cpu{cpu}/cpu_capacity") for cpu in cpus}
         return {cpu: capacity for cpu, capacity in found.items() if capacity >= 0}
 
     def cpus(self, path: str) -> CpuSet:
-        """The CPUs that a file names, as a list or as a mask; none when there is no such file."""
+        """The CPUs in a file, a list or a mask; none if the file is absent."""
         text = _text(f"{self._root}/{path}")
         if text is None:
             return EMPTY
@@ -197,7 +197,7 @@ def _arch(procfs_root: Path) -> str:
     name = _text(f"{procfs_root}/sys/kernel/arch")  # Linux >= 6.1
     if name is not None:
         return name.strip()
-    # The first page tells. All of it costs the kernel a frequency measurement on every CPU.
+    # The first page suffices. For the whole file the kernel would measure the frequency of every CPU.
     return arch_of(_text(f"{procfs_root}/cpuinfo", pages=1) or "")
 
 
@@ -212,7 +212,7 @@ def _numbered(names: frozenset[str], prefix: str) -> list[int]:
 
 
 def _names(directory: str) -> frozenset[str]:
-    """What is in a directory; nothing when there is none."""
+    """The names in a directory; none if it is absent."""
     try:
         return frozenset(os.listdir(directory))  # noqa: PTH208 - Path.iterdir makes an object of each name
     except OSError:
@@ -220,7 +220,7 @@ def _names(directory: str) -> frozenset[str]:
 
 
 def _text(path: str, pages: int = 64) -> str | None:
-    """The file's text, None when it cannot be read. Plain system calls: `open` costs three times as much."""
+    """The file's text, or None if it cannot be read. Uses system calls, because `open` takes three times as long."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -230,7 +230,7 @@ def _text(path: str, pages: int = 64) -> str | None:
         if len(text) == PAGE:
             text += _rest(lambda: os.read(file, PAGE), pages - 1)
     except OSError:
-        return None  # a CPU that goes offline takes its files with it: ENODEV, EINVAL
+        return None  # ENODEV, EINVAL: the files of a CPU disappear when it goes offline
     finally:
         os.close(file)
     return text.decode("ascii", "replace").rstrip("\0\n")
