@@ -1,8 +1,8 @@
-"""What the whole agent costs, as a process of its own between a fake API server, kubelet and runtime: time to register,
-to prepare and to place, and memory while serving. Prints, asserts no time and no size.
+"""Measures the agent in a separate process, with a fake API server, kubelet and runtime: the time to register, prepare
+and place, and the memory while serving. Asserts no times or sizes.
 
-The figures are of this process's Python: run it with the agent's own dependencies alone for the memory that a node
-pays (AGENT_PYTHON=/path/to/venv/bin/python), as development tools change what libraries load.
+For the memory on a node, set AGENT_PYTHON to the Python of a virtual environment with only the agent's dependencies:
+development tools change what libraries load.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ LISTED = 500
 
 
 def kubeconfig(url: str) -> str:
-    """Access without credentials."""
+    """A kubeconfig without credentials."""
     cluster = {"name": "c", "cluster": {"server": url}}
     context = {"name": "c", "context": {"cluster": "c", "user": ""}}
     return json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"})
 
 
 def memory(pid: int) -> str:
-    """Resident, and of that private."""
+    """Resident memory, and the private part of it."""
     fields = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         name, _, rest = line.partition(":")

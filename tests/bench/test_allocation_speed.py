@@ -1,5 +1,5 @@
-"""The allocator beside the Go original: the same questions, time per call, and how many times faster; and how long
-the search for equal parts takes where it is cut short."""
+"""Measures the time of an allocation, compared with the kubelet's Go code, and of the longest searches for equal parts.
+Asserts no times."""
 
 import statistics
 import time
@@ -14,8 +14,8 @@ from vectors import Case
 
 CALLS = 50
 
-# Free CPUs of each group, how many are asked for, in chunks of, from at least so many groups: no division is as even as
-# the bounds hope, so that all thinkable ones would have to be tried.
+# (free CPUs of each group, count, chunk, fewest groups): no division reaches the bounds, so that the search would have
+# to try all divisions.
 HARD = {
     "16 NUMA nodes": ([2, 6, 6, 6, 8, 8, 2, 6, 4, 4, 4, 6, 4, 2, 8, 8], 46, 2, 12),
     "16 large NUMA nodes": ([64, 64, 61, 61, 62, 63, 62, 64, 64, 64, 64, 61, 62, 62, 64, 62], 959, 1, 15),
@@ -39,17 +39,17 @@ def test_allocation_speed() -> None:
     everything = [ratio for found in ratios.values() for ratio in found]
     for name, found in [*ratios.items(), ("all (budget: median 10, worst 3)", everything)]:
         lines.append(f"{name:40} {len(found):10} {statistics.median(found):10.1f} {min(found):8.1f}")
-    print("", *lines, sep="\n")  # the table is what this is for
+    print("", *lines, sep="\n")  # the result of the benchmark
 
 
 def test_the_longest_searches() -> None:
     print(f"\n{'search for equal parts':40} {'CPU ms':>10}")
     for name, asked in HARD.items():
         start = time.process_time()
-        shares = balance(*asked)
+        parts = balance(*asked)
         busy = (time.process_time() - start) * 1000
-        assert shares is not None
-        assert sum(share.base + share.chunks * asked[2] for share in shares) == asked[1]
+        assert parts is not None
+        assert sum(part.base + part.chunks * asked[2] for part in parts) == asked[1]
         print(f"{name:40} {busy:10.1f}")
 
 
@@ -61,7 +61,7 @@ def question(machine: Machine, case: Case) -> Callable[[], int]:
 
 
 def best_of(calls: int, call: Callable[[], int]) -> int:
-    """Nanoseconds of the fastest call: what the code takes when the machine does nothing else."""
+    """Nanoseconds of the fastest call, which other processes disturb least."""
     times: list[int] = []
     for _ in range(calls):
         start = time.perf_counter_ns()

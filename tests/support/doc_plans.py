@@ -1,6 +1,6 @@
-"""The examples of docs/user/which-cpus.md: commands, what they print, and the drawing of what is given.
+"""The examples of docs/user/which-cpus.md: commands, their output, and a drawing of the CPUs.
 
-Run as a program it writes the answers into the page: `python tests/support/doc_plans.py`.
+`python tests/support/doc_plans.py` writes the current output into the page.
 """
 
 import json
@@ -35,7 +35,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """What a reader types, or writes into a file of cases."""
+        """The commands that a reader enters, or the lines of a file of cases."""
         return [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith(("$ ", '{"id": '))]
 
     def __str__(self) -> str:
@@ -43,12 +43,12 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """All that the page shows."""
+    """The examples of the page."""
     return [Block(*found) for found in _BLOCK.findall(PAGE.read_text())]
 
 
 def as_run(block: Block) -> str:
-    """The block with what its commands really print."""
+    """The block with the actual output of its commands."""
     if block.kind == "cases":
         answers = _plan(["dracpu-agent", "plan"], "\n".join(block.commands))
         return "".join(f"{case}\n    {answer}\n" for case, answer in zip(block.commands, answers, strict=True))

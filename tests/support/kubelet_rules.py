@@ -1,8 +1,7 @@
-"""The kubelet's allocation rules read word by word, on sets and with brute force.
+"""The kubelet's allocation rules, implemented literally with sets and brute force.
 
-Slow and plain on purpose: the allocator's masks and shortcuts are held against it on random machines. Sockets, cores
-and other groups are judged by their own size, and a group or CPU that is met twice counts once: the two places where
-the kubelet itself is wrong on uneven machines.
+It is slow and simple on purpose: tests compare the allocator with it on random machines. It differs from the kubelet in
+two bugs on uneven machines: it uses each group's own size, and counts a group or CPU that occurs twice once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,11 +11,11 @@ from math import ceil, floor, sqrt
 from dracpu_agent.topology.topology import Topology
 
 Groups = dict[int, set[int]]
-Shares = tuple[tuple[int, int, int], ...]  # (position of the group, base, chunks of the remainder)
+Parts = tuple[tuple[int, int, int], ...]  # (position of the group, base, chunks of the remainder)
 
 
 class Rules:
-    """One machine."""
+    """The rules on one machine."""
 
     def __init__(self, topology: Topology) -> None:
         self.cpus = {cpu.id for cpu in topology.cpus}
@@ -54,7 +53,7 @@ class Rules:
         return list(dict.fromkeys(cpu for group in groups for cpu in sorted(group & free)))
 
     def packed(self, available: set[int], count: int, *, prefer_uncore: bool, spread: bool) -> set[int]:
-        """The caller sees to it that there are enough CPUs."""
+        """Requires enough free CPUs."""
         free = available & self.cpus
         taken: set[int] = set()
 
@@ -82,12 +81,12 @@ class Rules:
         return taken
 
     def distributed(self, available: set[int], count: int, chunk: int, *, spread: bool) -> set[int]:
-        """Over NUMA nodes; the caller sees to it that there are enough CPUs."""
+        """Distributes over NUMA nodes; requires enough free CPUs."""
         free = available & self.cpus
         order = [self.nodes[node] & free for node in self.node_order(free)]
         chunks_per_node = ceil(ceil(len(self.cpus) / chunk) / len(self.nodes))
         fewest = ceil(count // chunk / chunks_per_node)
-        found = shares([len(node) for node in order], count, chunk, fewest) if count % chunk == 0 else None
+        found = parts([len(node) for node in order], count, chunk, fewest) if count % chunk == 0 else None
         if found is None:
             return self.packed(free, count, prefer_uncore=False, spread=spread)
         taken: set[int] = set()
@@ -105,17 +104,17 @@ class Rules:
         return cpus if len(cpus) == need else set()
 
 
-def shares(free: Sequence[int], count: int, chunk: int, fewest: int) -> Shares | None:
-    """The distributed search: every subset, and every subset of it for the remainder."""
+def parts(free: Sequence[int], count: int, chunk: int, fewest: int) -> Parts | None:
+    """The distributed search: it tries every subset, and for the remainder every subset of each subset."""
     for size in range(max(fewest, 1), min(count // chunk, len(free)) + 1):
         base = count // size // chunk * chunk
-        best: tuple[float, Shares] | None = None
+        best: tuple[float, Parts] | None = None
         for members in combinations(range(len(free)), size):
             if sum(free[member] // chunk for member in members) * chunk < count:
                 continue
             if any(free[member] < base for member in members):
                 continue
-            for score, chunks in _hand_outs(free, members, base, chunk, count - size * base):
+            for score, chunks in _splits(free, members, base, chunk, count - size * base):
                 if best is None or score < best[0]:
                     best = score, tuple((member, base, chunks.get(member, 0)) for member in members)
         if best is not None:
@@ -123,7 +122,7 @@ def shares(free: Sequence[int], count: int, chunk: int, fewest: int) -> Shares |
     return None
 
 
-def _hand_outs(
+def _splits(
     free: Sequence[int], members: tuple[int, ...], base: int, chunk: int, remainder: int
 ) -> Iterable[tuple[float, dict[int, int]]]:
     after = [cpus - base if group in members else cpus for group, cpus in enumerate(free)]
@@ -158,7 +157,7 @@ def _grouped(pairs: Iterable[tuple[int, int]]) -> Groups:
 
 
 def _inside(groups: Groups, parents: Iterable[set[int]], free: set[int]) -> list[int]:
-    """Parent by parent the groups with a free CPU in it: fewest free CPUs first, then the lowest id."""
+    """The groups with a free CPU, by parent: fewest free CPUs first, then the lowest id."""
     order: dict[int, None] = {}
     for parent in parents:
         found = [group for group, cpus in groups.items() if cpus & parent & free]

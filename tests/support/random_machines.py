@@ -1,4 +1,4 @@
-"""Hypothesis strategies for machines, the sane and the strange: what the allocator must survive."""
+"""Hypothesis strategies for machines, ordinary and strange, that the allocator must handle."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.cpuset import CpuSet
 
-# Drawn as seeds: hypothesis' own draws prefer the small and the equal, and the defects live in the large and uneven.
+# Machines are made from seeds: hypothesis' own draws prefer small and equal values, but large uneven ones find defects.
 _RANDOM = st.integers(0, 2**32 - 1).map(Random)
 
 
@@ -16,8 +16,8 @@ _RANDOM = st.integers(0, 2**32 - 1).map(Random)
 def machines(draw: st.DrawFn, *, max_numa_nodes: int = 16) -> Topology:
     """Cores of one to four threads, some offline, numbered adjacently or apart and with gaps; up to 16 NUMA nodes.
 
-    Sockets, NUMA nodes and L3 groups are drawn apart from each other, so they nest, cut across each other, or are
-    scattered; CPUs without L3 information occur. On some machines even the threads of a core are torn apart.
+    Sockets, NUMA nodes and L3 groups are drawn independently, so they nest, overlap or are scattered. Some CPUs have no
+    L3 information. On some machines the threads of a core belong to different groups.
     """
     random = draw(_RANDOM)
     return _machine(random, draw(st.integers(1, 24)), draw(st.integers(1, max_numa_nodes)))
@@ -25,7 +25,7 @@ def machines(draw: st.DrawFn, *, max_numa_nodes: int = 16) -> Topology:
 
 @st.composite
 def available(draw: st.DrawFn, topology: Topology) -> CpuSet:
-    """Free CPUs of it: all, some, or whole groups of them."""
+    """Free CPUs of a machine: all, some, or whole groups."""
     random = draw(_RANDOM)
     kind = draw(st.sampled_from(["all", "some", "most", "cores", "nodes"]))
     if kind in ("cores", "nodes"):
@@ -38,7 +38,7 @@ def available(draw: st.DrawFn, topology: Topology) -> CpuSet:
 def _machine(random: Random, cores: int, numa_nodes: int) -> Topology:
     threads = random.choices(random.choice([[1, 2], [1, 2, 3, 4], [2, 3], [2], [1]]), k=cores)
     core_of = _numbered(random, threads)
-    # What is placed together: whole cores, or rarely each CPU by itself.
+    # The units that are placed: cores, or rarely single CPUs.
     unit_of = core_of if random.random() < 0.75 else {cpu: place for place, cpu in enumerate(sorted(core_of))}
     socket = _placed(random, unit_of, random.randint(1, 4))
     numa = _placed(random, unit_of, numa_nodes)
@@ -54,7 +54,7 @@ def _machine(random: Random, cores: int, numa_nodes: int) -> Topology:
 
 
 def _numbered(random: Random, threads: Sequence[int]) -> Mapping[int, int]:
-    """CPU -> core: threads side by side, or all first threads before all second ones."""
+    """CPU -> core: the threads of a core are adjacent, or all first threads precede all second ones."""
     slots = [core for core, count in enumerate(threads) for _ in range(count)]
     if random.random() < 0.5:
         slots = [core for thread in range(max(threads)) for core, count in enumerate(threads) if thread < count]

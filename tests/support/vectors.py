@@ -1,4 +1,4 @@
-"""The allocation vectors (tests/vectors/README.md) as typed records, and their machines as topologies."""
+"""Loads the allocation vectors (tests/vectors/README.md) as typed records, and their machines as topologies."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ VECTORS = Path(__file__).parents[1] / "vectors"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A situation, and what the kubelet answers."""
+    """A request in a situation, and the kubelet's answer."""
 
     id: str
     topology: str
@@ -45,7 +45,7 @@ def answers() -> list[Case]:
 
 
 def bench() -> list[Case]:
-    """The cases with the time that the Go original takes."""
+    """The cases with the time that the kubelet's code takes."""
     return [_case(json.loads(line)) for line in (VECTORS / "bench.jsonl").read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""The front door: settings become a choice, and every refusal says why."""
+"""How settings determine the chosen CPUs, and the reasons of refusals."""
 
 import pytest
 import random_machines
@@ -55,7 +55,7 @@ def test_packed_stays_in_one_l3_group_and_takes_whole_cores() -> None:
     assert str(given_cpus(EPYC, 4, group=EPYC.numa_nodes[1])) == "16-17,144-145"
 
 
-def test_packed_without_preference_for_l3_uses_up_what_is_started() -> None:
+def test_packed_without_preference_for_l3_uses_up_partly_used_cores() -> None:
     node = EPYC.numa_nodes[0]
     available = node - CpuSet.parse("3,131")  # the first L3 group has three whole cores left, the others four
     aligned = given_cpus(EPYC, 8, group=node, available=available)
@@ -92,28 +92,28 @@ def test_a_whole_machine_is_packed_numa_node_by_numa_node() -> None:
 
 def test_full_cores_leave_half_free_cores_alone() -> None:
     available = CpuSet.parse("0-4,129-131")
-    assert str(given_cpus(EPYC, 1, available=available)) == "4"  # its L3 group has fewest left
+    assert str(given_cpus(EPYC, 1, available=available)) == "4"  # its L3 group has the fewest free CPUs
     assert str(given_cpus(EPYC, 4, available=available, allocation=FULL_CORES)) == "1-2,129-130"
 
 
 def test_full_cores_refuse_half_a_core() -> None:
-    with pytest.raises(NotEnoughCoresError, match="3 CPUs in whole cores asked for; whole free cores: 16 with 2 CPUs"):
+    with pytest.raises(NotEnoughCoresError, match="3 CPUs in whole cores requested; whole free cores: 16 with 2 CPUs"):
         given_cpus(EPYC, 3, allocation=FULL_CORES, group=EPYC.numa_nodes[0])
 
 
-def test_full_cores_refuse_free_threads_that_are_no_cores() -> None:
-    with pytest.raises(NotEnoughCoresError, match="2 CPUs in whole cores asked for; whole free cores: none"):
+def test_full_cores_refuse_free_threads_without_a_whole_core() -> None:
+    with pytest.raises(NotEnoughCoresError, match="2 CPUs in whole cores requested; whole free cores: none"):
         given_cpus(EPYC, 2, allocation=FULL_CORES, available=CpuSet.parse("0-7"))
 
 
 def test_full_cores_on_a_hybrid_machine_mix_cores_that_add_up() -> None:
-    # Packed begins with the single thread, and would end on half of a P-core.
+    # Packed begins with the single thread, and would end with half of a P-core.
     available = CpuSet.parse("0-3,12")
     assert str(given_cpus(HYBRID, 4, available=available, allocation=FULL_CORES)) == "0-3"
     assert str(given_cpus(HYBRID, 3, available=available, allocation=FULL_CORES)) == "0-1,12"
 
 
-def test_full_cores_find_the_mix_that_adds_up_where_neither_small_nor_large_first_does() -> None:
+def test_full_cores_find_a_mix_that_neither_smallest_first_nor_largest_first_finds() -> None:
     threads = [1, 3, 3, 4]  # an SMT4 machine with threads offline
     lowest = [0, 4, 8, 12]
     cpus = [
@@ -126,7 +126,7 @@ def test_full_cores_find_the_mix_that_adds_up_where_neither_small_nor_large_firs
 
 @settings(max_examples=300)
 @given(st.data())
-def test_any_answer_is_right_and_any_refusal_has_a_reason(data: st.DataObject) -> None:
+def test_every_answer_is_correct_and_every_refusal_has_a_reason(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())
     free = data.draw(random_machines.available(topology))
     group = data.draw(st.sampled_from([topology.online, *topology.numa_nodes.values(), *topology.sockets.values()]))
@@ -156,8 +156,8 @@ def test_any_answer_is_right_and_any_refusal_has_a_reason(data: st.DataObject) -
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, 2.0])
-def test_only_whole_positive_numbers_are_given(count: int) -> None:
-    with pytest.raises(InvalidCountError, match=f"^{count} CPUs asked for: ask for a whole number"):
+def test_only_positive_whole_numbers_are_allocated(count: int) -> None:
+    with pytest.raises(InvalidCountError, match=f"^{count} CPUs requested: request a whole number"):
         given_cpus(EPYC, count)
 
 
@@ -177,7 +177,7 @@ def explicit(cpus: str, *, count: int | None = None, allocation: Allocation = PA
 
 
 @pytest.mark.parametrize("cpus", ["2", "2-3,130", "6-15,134-143"])
-def test_an_explicit_cpuset_is_given_as_it_is(cpus: str) -> None:
+def test_an_explicit_cpuset_is_allocated_unchanged(cpus: str) -> None:
     assert str(explicit(cpus)) == cpus
 
 
@@ -189,11 +189,11 @@ def test_an_explicit_cpuset_is_given_as_it_is(cpus: str) -> None:
         ("255-257", 3, CpusetOfflineError, "256-257 of the cpuset 255-257 is offline or not on this node.* 0-255$"),
         ("1-2", 2, CpusetReservedError, "1 of the cpuset 1-2 is reserved for the system"),
         ("15-17", 3, CpusetOutsideDeviceError, "16-17 of the cpuset 15-17 is outside the allocated device, 2-15,130-"),
-        ("4-6", 3, CpusetInUseError, "4-5 of the cpuset 4-6 is given already"),
-        ("4-5", 2, CpusetInUseError, "and the cpuset 4-5 is given already"),
+        ("4-6", 3, CpusetInUseError, "4-5 of the cpuset 4-6 is in use by"),
+        ("4-5", 2, CpusetInUseError, "and the cpuset 4-5 is in use by"),
     ],
 )
-def test_an_explicit_cpuset_is_refused_for_its_own_reason(
+def test_an_explicit_cpuset_is_refused_with_its_specific_reason(
     cpus: str, count: int, error: type[AllocationError], message: str
 ) -> None:
     with pytest.raises(error, match=message) as refused:
@@ -201,7 +201,7 @@ def test_an_explicit_cpuset_is_refused_for_its_own_reason(
     assert isinstance(refused.value, ClaimError)
 
 
-def test_an_explicit_cpuset_does_not_cut_cores_where_whole_ones_are_given() -> None:
+def test_an_explicit_cpuset_of_partial_cores_is_refused_with_full_cores() -> None:
     assert str(explicit("2,130", allocation=FULL_CORES)) == "2,130"
     with pytest.raises(CpusetCutsCoresError, match="the cpuset 2-3 leaves out 130-131"):
         explicit("2-3", allocation=FULL_CORES)

@@ -1,4 +1,4 @@
-"""Distributed on any machine: the answer of the rules read word by word, and never a wrong one."""
+"""Distributed follows the kubelet's rules on random machines and never returns a wrong answer."""
 
 import pytest
 import random_machines
@@ -15,8 +15,8 @@ from dracpu_api.cpuset import CpuSet
 
 @settings(max_examples=400)
 @given(st.data())
-def test_distributed_answers_what_the_rules_say(data: st.DataObject) -> None:
-    # Up to six nodes: the rules try every subset of every subset.
+def test_distributed_follows_the_kubelets_rules(data: st.DataObject) -> None:
+    # At most six nodes, because the rules try every subset of every subset.
     topology = data.draw(random_machines.machines(max_numa_nodes=6))
     free = data.draw(random_machines.available(topology))
     chunk = data.draw(st.sampled_from([1, 1, 2, 3, 4]))
@@ -46,7 +46,7 @@ def test_any_machine_is_served_in_bounded_time(data: st.DataObject) -> None:
     assert got <= free
 
 
-def test_an_amount_in_half_chunks_is_packed() -> None:
+def test_a_count_that_is_not_a_multiple_of_the_chunk_is_packed() -> None:
     machine = Machine.of(vectors.topologies()["snc2-2s-32c"])
     odd = CpuSet.of_mask(distributed(machine, machine.cpus, 33, 2))
     even = CpuSet.of_mask(distributed(machine, machine.cpus, 34, 2))

@@ -1,4 +1,4 @@
-"""From an allocated claim to its CPUs: the node's settings, the claim's own parameters, and what others hold."""
+"""The CPUs that a claim gets depend on the node's settings, its own parameters, and the CPUs that others hold."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ EPYC_TOPOLOGY: Topology = topology_of(EPYC)  # 4 NUMA nodes of 2 L3 groups of 4 
 
 
 def claim(number: int, *results: dict[str, Any], **parameters: object) -> ClaimRequest:
-    """A claim whose parameters stand for all its requests."""
+    """A claim whose parameters apply to all its requests."""
     opaque = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuClaimParameters", **parameters}
     config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": "dra.cpu", "parameters": opaque}}]
     return read_request(ref(number), claim_object(number, results, config if parameters else ()), NODE)
@@ -29,16 +29,16 @@ def cpus(state: NodeState, request: ClaimRequest) -> str:
     return str(state.grant(request).claim.cpus)
 
 
-def test_the_machine_as_one_device_is_packed_when_the_claim_names_no_cpus():
+def test_a_claim_without_a_cpuset_is_packed_in_the_machine_device():
     state = node(EPYC_TOPOLOGY, group_by=GroupBy.MACHINE, reserved="0,32")
     assert cpus(state, claim(1, share(MACHINE, 16))) == str(EPYC_TOPOLOGY.numa_nodes[1])
     assert cpus(state, claim(2, share(MACHINE, 4))) == "1-2,33-34"
 
 
-def test_the_machine_as_one_device_gives_exactly_the_cpus_that_the_claim_names():
+def test_a_claim_with_a_cpuset_gets_exactly_these_cpus_of_the_machine_device():
     state = node(EPYC_TOPOLOGY, group_by=GroupBy.MACHINE, reserved="0,32")
     assert cpus(state, claim(1, share(MACHINE, 3), cpuset="7,24,63")) == "7,24,63"
-    with pytest.raises(CpusetInUseError, match="24 of the cpuset 23-24 is given already"):
+    with pytest.raises(CpusetInUseError, match="24 of the cpuset 23-24 is in use by"):
         state.grant(claim(2, share(MACHINE, 2), cpuset="23-24"))
 
 
@@ -50,15 +50,15 @@ def test_a_claims_strategy_overrides_the_nodes():
     assert parts == [[8, 2], [5, 5]]
 
 
-def test_a_claims_wish_for_whole_cores_overrides_the_node():
+def test_a_claims_full_cores_override_the_nodes():
     state = node(EPYC_TOPOLOGY)
     assert cpus(state, claim(1, share("cpudevnuma001", 1))) == "8"
-    with pytest.raises(NotEnoughCoresError, match="15 CPUs in whole cores asked for; whole free cores: 7 with 2 CPUs"):
+    with pytest.raises(NotEnoughCoresError, match="15 CPUs in whole cores requested; whole free cores: 7 with 2 CPUs"):
         state.grant(claim(2, share("cpudevnuma001", 15), fullCores=True))
     assert cpus(state, claim(3, share("cpudevnuma001", 2), fullCores=True)) == "9,41"
 
 
-def test_a_claim_may_waive_the_whole_cores_and_the_caches_of_the_node():
+def test_a_claim_may_override_the_nodes_full_cores_and_cache_preference():
     state = node(EPYC_TOPOLOGY, allocation=Allocation(Strategy.DISTRIBUTED, full_cores=True))
     assert cpus(state, claim(1, share("cpudevnuma001", 3), fullCores=False, strategy="packed")) == "8-9,40"
     assert cpus(state, claim(2, share("cpudevnuma001", 8), preferUncoreCache=False, strategy="packed")) == (
@@ -73,7 +73,7 @@ def test_whole_cores_have_no_effect_in_individual_mode():
     assert cpus(state, claim(2, whole(37))) == "37"
 
 
-def test_two_claims_after_each_other_use_up_what_the_first_one_began():
+def test_a_second_claim_uses_up_the_l3_group_of_the_first():
     state = node(EPYC_TOPOLOGY)
     first, second = (state.grant(claim(number, share("cpudevnuma001", 4))).claim.cpus for number in (1, 2))
     assert (first | second) == EPYC_TOPOLOGY.l3_groups[2]

@@ -1,4 +1,4 @@
-"""Masks of cores say the same as sets of cores."""
+"""Masks of cores agree with sets of cores."""
 
 import random_machines
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from dracpu_api.cpuset import CpuSet
 
 @settings(max_examples=200)
 @given(st.data())
-def test_masks_of_cores_say_what_sets_of_cores_say(data: st.DataObject) -> None:
+def test_masks_of_cores_agree_with_sets_of_cores(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())
     free = data.draw(random_machines.available(topology))
     machine = Machine.of(topology)
@@ -37,19 +37,19 @@ def test_the_lowest_bits_are_the_lowest_cpus(cpus: set[int], count: int) -> None
     assert CpuSet.of_mask(lowest(CpuSet(cpus).mask, count)) == CpuSet(sorted(cpus)[:count])
 
 
-def test_offline_cpus_take_no_part() -> None:
+def test_offline_cpus_are_not_part_of_the_machine() -> None:
     topology = vectors.topologies()["asym-offline"]
     assert CpuSet.of_mask(Machine.of(topology).cpus) == topology.online
 
 
-def test_cpus_without_l3_share_their_sockets_uncore() -> None:
+def test_cpus_without_l3_belong_to_the_uncore_of_their_socket() -> None:
     topology = vectors.topologies()["vm-no-l3"]
     uncores = Machine.of(topology).uncores
     assert [(uncore.id, CpuSet.of_mask(uncore.mask)) for uncore in uncores] == list(topology.sockets.items())
 
 
-def test_sockets_are_the_larger_groups_only_where_there_are_fewer_of_them() -> None:
+def test_sockets_are_the_outer_groups_only_if_there_are_fewer_of_them() -> None:
     first = {name: Machine.of(topology).numa_first for name, topology in vectors.topologies().items()}
-    assert first["xeon-gold-2x20"]  # one node a socket
+    assert first["xeon-gold-2x20"]  # one node per socket
     assert first["quad-socket-2numa"]
     assert not first["epyc-2s-64c-nps4"]

@@ -1,4 +1,4 @@
-"""Packed on any machine: the answer of the rules read word by word, and never a wrong one."""
+"""Packed follows the kubelet's rules on random machines and never returns a wrong answer."""
 
 import pytest
 import random_machines
@@ -17,7 +17,7 @@ HYBRID = Machine.of(vectors.topologies()["hybrid-6p8e2lpe"])
 
 @settings(max_examples=400)
 @given(st.data())
-def test_packed_answers_what_the_rules_say(data: st.DataObject) -> None:
+def test_packed_follows_the_kubelets_rules(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())
     free = data.draw(random_machines.available(topology))
     count = data.draw(st.integers(0, len(free)))
@@ -31,7 +31,7 @@ def test_packed_answers_what_the_rules_say(data: st.DataObject) -> None:
 
 @settings(max_examples=50)
 @given(st.data())
-def test_packed_refuses_exactly_what_is_more_than_there_is(data: st.DataObject) -> None:
+def test_packed_refuses_more_cpus_than_are_free(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())
     free = data.draw(random_machines.available(topology))
     too_many = len(free) + data.draw(st.integers(1, 5))
@@ -39,7 +39,7 @@ def test_packed_refuses_exactly_what_is_more_than_there_is(data: st.DataObject) 
         packed(Machine.of(topology), free.mask, too_many)
 
 
-def test_the_rules_read_word_by_word_are_the_kubelets() -> None:
+def test_the_rules_agree_with_the_kubelets_answers() -> None:
     cases = [case for case in vectors.answers() if case.expect == "exact" and case.mode == "numa-packed"]
     rules = {name: Rules(topology) for name, topology in vectors.topologies().items()}
     for case in cases[::40]:
@@ -49,31 +49,31 @@ def test_the_rules_read_word_by_word_are_the_kubelets() -> None:
         assert CpuSet(got) == case.cpus, case.id
 
 
-def test_cpus_that_the_machine_does_not_have_are_not_given() -> None:
-    with pytest.raises(NotEnoughCpusError, match="3 CPUs asked for, 2 free: 20-21$"):
+def test_cpus_that_the_machine_does_not_have_are_not_allocated() -> None:
+    with pytest.raises(NotEnoughCpusError, match="3 CPUs requested, 2 free: 20-21$"):
         packed(HYBRID, CpuSet.parse("20-30").mask, 3)
 
 
-def test_a_busy_thread_is_not_taken_with_its_core_where_cores_are_uneven() -> None:
-    # P-cores have two threads, E-cores one: the machine's average is one, and by it a P-core with one busy thread
-    # counts as wholly free in the kubelet.
+def test_a_busy_thread_is_not_taken_with_its_core_on_uneven_machines() -> None:
+    # P-cores have two threads, E-cores one. The rounded average is one, so the kubelet counts a P-core with one busy
+    # thread as wholly free.
     one_thread_of_each_p_core = CpuSet.parse("0,2,4,6,8,10")
     got = packed(HYBRID, one_thread_of_each_p_core.mask, 6)
     assert CpuSet.of_mask(got) == one_thread_of_each_p_core
 
 
-def test_half_of_a_core_is_no_part_of_an_uncore_where_cores_have_one_thread_on_average() -> None:
-    # All of the machine is one uncore: its first core has two threads, so it cannot serve one CPU.
+def test_half_a_core_is_not_taken_from_an_uncore_if_cores_have_one_thread_on_average() -> None:
+    # The whole machine is one uncore. Its first core has two threads, so the uncore cannot give exactly one CPU.
     got = packed(HYBRID, HYBRID.cpus, 1, prefer_uncore=True)
     assert str(CpuSet.of_mask(got)) == "12"
 
 
-def test_nothing_asked_is_nothing_taken() -> None:
+def test_a_request_for_no_cpus_takes_none() -> None:
     assert CpuSet.of_mask(packed(HYBRID, HYBRID.cpus, 0)) == EMPTY
     assert CpuSet.of_mask(packed(HYBRID, 0, 0)) == EMPTY
 
 
-def test_a_long_list_of_free_cpus_is_cut_in_the_message() -> None:
+def test_a_long_list_of_free_cpus_is_shortened_in_the_message() -> None:
     machine = Machine.of(vectors.topologies()["big-512-nps4"])
     every_other = CpuSet(range(0, 512, 2))
     with pytest.raises(NotEnoughCpusError) as refused:

@@ -1,4 +1,4 @@
-"""All that the kubelet answers on twenty machines: the allocator gives the same, CPU for CPU."""
+"""The allocator returns the same CPUs as the kubelet for recorded requests on twenty machines."""
 
 from functools import cache
 
@@ -29,17 +29,17 @@ def answer(machine: Machine, case: Case) -> CpuSet:
     return CpuSet.of_mask(distributed(machine, case.available.mask, case.count, case.group_size, spread=case.spread))
 
 
-def test_there_are_as_many_vectors_as_the_readme_says() -> None:
+def test_the_number_of_vectors_is_that_in_the_readme() -> None:
     assert sum(map(len, cases_by_machine().values())) == 14_102
 
 
 @pytest.mark.parametrize("name", vectors.topologies())
-def test_every_vector_of_the_machine_is_met(name: str) -> None:
+def test_the_answer_to_every_vector_is_the_kubelets(name: str) -> None:
     topology = vectors.topologies()[name]
     machine = Machine.of(topology)
     for case in cases_by_machine()[name]:
         if case.expect == "refuse":
-            with pytest.raises(NotEnoughCpusError, match=f"^{case.count} CPUs? asked for, "):
+            with pytest.raises(NotEnoughCpusError, match=f"^{case.count} CPUs? requested, "):
                 answer(machine, case)
             continue
         got = answer(machine, case)
@@ -51,5 +51,5 @@ def test_every_vector_of_the_machine_is_met(name: str) -> None:
 
 
 @pytest.mark.parametrize("case", vectors.bench(), ids=lambda case: case.id)
-def test_the_benchmark_measures_right_answers(case: Case) -> None:
+def test_the_benchmark_measures_correct_answers(case: Case) -> None:
     assert answer(Machine.of(vectors.topologies()[case.topology]), case) == case.cpus

@@ -51,7 +51,7 @@ def test_cases_are_answered_one_by_one_in_order():
 def test_a_case_that_cannot_be_served_is_an_answer_and_not_a_failure(lab_file):
     run = plan("--topology", lab_file, cases='{"id": 1, "num": 3, "available": "0-1"}\n{"id": 2, "num": 1}\n')
     assert run.returncode == 0
-    assert answers(run) == [{"id": 1, "error": "3 CPUs asked for, 2 free: 0-1"}, {"id": 2, "cpus": "0"}]
+    assert answers(run) == [{"id": 1, "error": "3 CPUs requested, 2 free: 0-1"}, {"id": 2, "cpus": "0"}]
 
 
 def test_bench_adds_nanoseconds_to_each_answer(lab_file):
@@ -151,9 +151,9 @@ def test_a_question_in_options_is_answered_for_one_of_several_machines():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--cpus 9", "9 CPUs asked for, 8 free: 0-7"),
-        ("--cpus 3 --full-cores", "3 CPUs in whole cores asked for; whole free cores: 4 with 2 CPUs"),
-        ("--cpus 0", "0 CPUs asked for: ask for a whole number, at least 1"),
+        ("--cpus 9", "9 CPUs requested, 8 free: 0-7"),
+        ("--cpus 3 --full-cores", "3 CPUs in whole cores requested; whole free cores: 4 with 2 CPUs"),
+        ("--cpus 0", "0 CPUs requested: request a whole number of at least 1"),
         ("--cpus 2 --cpuset 0-1 --reserved 1", "1 of the cpuset 0-1 is reserved for the system"),
     ],
 )

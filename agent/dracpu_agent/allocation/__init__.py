@@ -1,1 +1,1 @@
-"""Allocation: which CPUs a request gets. Start reading at choose.py."""
+"""Chooses the CPUs that a request gets. Start reading at choose.py."""

@@ -1,8 +1,8 @@
-"""The allocator's front door: which CPUs of a device a request gets.
+"""The allocator's entry point: chooses which CPUs of a device a request gets.
 
-machine.py      the groups of the machine as masks            order.py     in which order they are looked at
+machine.py      the machine's groups of CPUs as masks         order.py     the order in which groups are tried
 packed.py       close together (the kubelet's default)        cores.py     only whole cores
-distributed.py  in equal parts, as balance.py divides them    explicit.py  the claim names its CPUs itself
+distributed.py  in equal parts, divided by balance.py         explicit.py  the CPUs that the claim names
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from dracpu_api.settings import Allocation, Strategy
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one request wants of one device."""
+    """What one request asks of one device."""
 
     count: int
     allocation: Allocation
-    explicit: CpuSet | None = None  # the claim's own cpuset: exactly these CPUs, or none
+    explicit: CpuSet | None = None  # the cpuset that the claim names: it gets exactly these CPUs
 
 
 def choose(
@@ -35,15 +35,15 @@ def choose(
     *,
     reserved: CpuSet = EMPTY,
 ) -> CpuSet:
-    """Exactly `ask.count` CPUs out of those that are in the device's group and available, or an AllocationError.
+    """Chooses exactly `ask.count` CPUs that are in the device's group and available, or raises AllocationError.
 
-    `available`: what is free now, less what is reserved and what other requests of the claim were just given.
-    `over`: what the strategy `distributed` divides the CPUs over.
-    `reserved`: only so that a cpuset that names such CPUs is refused for the right reason.
+    `available`: the free CPUs, without reserved CPUs and those just chosen for other requests of the claim.
+    `over`: the groups that the strategy `distributed` divides the CPUs over.
+    `reserved`: used only to give the right reason when a cpuset with reserved CPUs is refused.
     """
-    # The type says int; a number out of a claim that is none must not end up as a share of a CPU.
+    # Despite the type, a claim may hold another number. It must not become a fraction of a CPU.
     if not isinstance(ask.count, int) or ask.count < 1:
-        raise InvalidCountError(f"{ask.count} CPUs asked for: ask for a whole number, at least 1")
+        raise InvalidCountError(f"{ask.count} CPUs requested: request a whole number of at least 1")
     free = available.mask & group.mask & machine.cpus
     if ask.explicit is not None:
         full_cores = ask.allocation.full_cores
@@ -52,8 +52,8 @@ def choose(
     else:
         require(free, ask.count)
         chosen = _by_strategy(machine, free, ask, over)
-    assert chosen.bit_count() == ask.count, "as many CPUs as asked for"
-    assert chosen & ~free == 0, "only what is free in the device"
+    assert chosen.bit_count() == ask.count, "as many CPUs as requested"
+    assert chosen & ~free == 0, "only free CPUs of the device"
     return CpuSet.of_mask(chosen)
 
 

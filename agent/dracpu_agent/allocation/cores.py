@@ -1,4 +1,4 @@
-"""Requests for whole physical cores: every thread of a core that is given is free and is given."""
+"""Allocates whole physical cores: a claim gets every thread of a core, or none."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,10 +8,10 @@ from dracpu_agent.allocation.packed import take_whole_cores
 
 
 def in_whole_cores(machine: Machine, free: int, count: int, allocate: Callable[[int], int]) -> int:
-    """`count` CPUs in whole cores. `allocate` chooses among the CPUs that it is given.
+    """Chooses `count` CPUs in whole cores. `allocate` is the strategy: it chooses among the CPUs passed to it.
 
-    Where all cores have the same number of threads, any of the strategies keeps them whole by itself. On uneven
-    machines it may end on half a core; then a mix of cores that adds up is taken in the order of cores.
+    If all cores have the same number of threads, every strategy returns whole cores. On uneven machines the last core
+    may be cut; then a mix of cores that adds up to `count` is used, in the order of cores.
     """
     usable = machine.cpus_of(machine.whole_cores(free))
     by_threads = machine.cores_by_threads(usable)
@@ -24,15 +24,15 @@ def in_whole_cores(machine: Machine, free: int, count: int, allocate: Callable[[
             return _take_mix(machine, by_threads, mix)
     have = ", ".join(f"{cores.bit_count()} with {cpus_text(threads)}" for threads, cores in by_threads) or "none"
     raise NotEnoughCoresError(
-        f"{cpus_text(count)} in whole cores asked for; whole free cores: {have}. Ask for what they add up to, "
-        "or set fullCores to false"
+        f"{cpus_text(count)} in whole cores requested; whole free cores: {have}. Request a number that some of them "
+        "add up to, or set fullCores to false"
     )
 
 
 def _mix(cores: Sequence[tuple[int, int]], count: int) -> list[int] | None:
-    """How many cores of each kind (threads, cores; ascending) make `count` CPUs; None: they cannot.
+    """How many cores of each kind (threads, cores; ascending) add up to `count` CPUs; None if no mix does.
 
-    As many as possible with most threads: fewer cores are shared with nobody.
+    Cores with most threads are preferred, so that the request takes as few cores as possible.
     """
     numbers: list[int] = []
     for kind in reversed(range(len(cores))):
@@ -48,11 +48,11 @@ def _mix(cores: Sequence[tuple[int, int]], count: int) -> list[int] | None:
 
 
 def _totals(cores: Sequence[tuple[int, int]]) -> int:
-    """Bit n: some of these cores have n CPUs together."""
+    """Bit n is set if some of these cores have n CPUs in total."""
     totals = 1
     for threads, left in cores:
         remaining, together = left, 1
-        while remaining:  # doubling: any number of cores is a sum of 1, 2, 4, ... and a rest
+        while remaining:  # doubling: every number of cores is a sum of 1, 2, 4, ... and a rest
             together = min(together, remaining)
             totals |= totals << (threads * together)
             remaining -= together

@@ -1,55 +1,55 @@
-"""Why a request gets no CPUs. Each message says what was asked, what there is, and where it helps what to do."""
+"""Errors of the allocator. Each message names the request, the CPUs that there are, and a remedy where there is one."""
 
 from typing import Final
 
 from dracpu_agent.errors import ClaimError
 from dracpu_api.cpuset import CpuSet
 
-_SHOWN: Final = 80  # characters of a cpuset in a message: a fragmented 512-CPU machine has two thousand
+_SHOWN: Final = 80  # characters of a cpuset in a message: that of a fragmented machine with 512 CPUs has two thousand
 
 
 class AllocationError(ClaimError):
-    """A request that cannot be given CPUs."""
+    """A request that gets no CPUs."""
 
 
 class InvalidCountError(AllocationError):
-    """What is asked for is not a whole positive number of CPUs."""
+    """The request is not for a positive whole number of CPUs."""
 
 
 class NotEnoughCpusError(AllocationError):
-    """More CPUs are asked for than are free."""
+    """The request is for more CPUs than are free."""
 
 
 class NotEnoughCoresError(AllocationError):
-    """The free CPUs suffice, the whole free cores do not, or cannot add up to the number."""
+    """The whole free cores are too few, or do not add up to the number."""
 
 
 class CpusetRefusedError(AllocationError):
-    """The claim names its CPUs itself, and they cannot be given to it."""
+    """The claim names a cpuset that it cannot get."""
 
 
 class CpusetSizeError(CpusetRefusedError):
-    """The cpuset has not as many CPUs as the request asks for."""
+    """The cpuset has more or fewer CPUs than the request asks for."""
 
 
 class CpusetOfflineError(CpusetRefusedError):
-    """The cpuset names CPUs that the machine does not have or that are switched off."""
+    """The cpuset names CPUs that are offline or do not exist."""
 
 
 class CpusetReservedError(CpusetRefusedError):
-    """The cpuset names CPUs that this node keeps for the system."""
+    """The cpuset names CPUs that this node reserves for the system."""
 
 
 class CpusetOutsideDeviceError(CpusetRefusedError):
-    """The cpuset names CPUs of another device than the scheduler gave to the claim."""
+    """The cpuset names CPUs outside the device that the scheduler allocated."""
 
 
 class CpusetInUseError(CpusetRefusedError):
-    """The cpuset names CPUs that are given to a claim already."""
+    """The cpuset names CPUs that another claim or request holds."""
 
 
 class CpusetCutsCoresError(CpusetRefusedError):
-    """The cpuset takes some threads of a core where only whole cores are given."""
+    """The cpuset contains only some threads of a core, while fullCores is set."""
 
 
 def cpus_text(count: int) -> str:
@@ -58,7 +58,7 @@ def cpus_text(count: int) -> str:
 
 
 def cpuset_text(cpus: CpuSet) -> str:
-    """The cpuset, shortened when it is long: messages end up in pod events."""
+    """The cpuset, shortened if it is long, because messages appear in pod events."""
     text = str(cpus) or "none"
     if len(text) <= _SHOWN:
         return text

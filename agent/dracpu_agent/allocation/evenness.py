@@ -1,8 +1,8 @@
-"""How evenly a request leaves the groups behind: the score by which balance.py and remainder.py choose.
+"""The score by which balance.py and remainder.py choose: how even a request leaves the groups.
 
-The score is the standard deviation of the free CPUs left in all groups, rounded to three decimals as the kubelet does:
-choices that round to the same are equally good, and the first one wins. It is worked out in whole numbers, so no
-platform's floating point has a say.
+The score is the standard deviation of the free CPUs left in all groups, rounded to three decimals as in the kubelet.
+Choices with equal rounded scores are equally good, and the first one is used. The computation uses whole numbers, so
+that the result does not depend on a platform's floating point.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,10 +11,10 @@ from math import isqrt
 
 
 class Evenness:
-    """The standard deviation of what is left, in thousandths, rounded half up.
+    """Computes the standard deviation of the CPUs left, in thousandths, rounded half up.
 
-    However `taken` is split, the sum of what is left is the same, and so is the mean: only the squares differ. So a
-    choice is known by its gain, and a larger gain is never a worse score.
+    The sum and the mean of the CPUs left do not depend on how `taken` is split; only the sum of squares does. So the
+    score depends only on the gain, by which the sum of squares drops, and a larger gain is never worse.
     """
 
     def __init__(self, free: Sequence[int], taken: int) -> None:
@@ -25,19 +25,19 @@ class Evenness:
         # Σ(x - mean)² = Σx² - 2·mean·Σx + N·mean², times 10⁶
         self._constant = self._groups * mean * mean - 2000 * mean * left
 
-    def after(self, gain: int) -> int:
-        """The score when the sum of squares has dropped by this much."""
+    def score(self, gain: int) -> int:
+        """The score of a choice with this gain."""
         deviations = 1_000_000 * (self._squares - gain) + self._constant
         return (isqrt(4 * deviations // self._groups) + 1) // 2
 
 
 def gain_of(cpus: int, taken: int) -> int:
-    """By how much the sum of squares drops when a group gives: cpus² - (cpus - taken)²."""
+    """The gain when a group with `cpus` free CPUs gives some: cpus² - (cpus - taken)²."""
     return taken * (2 * cpus - taken)
 
 
 def gain_of_ideal(lefts: Iterable[int], chunk: int, chunks: int) -> int:
-    """The gain when each chunk comes from whoever then has most: nothing that takes as many gains more."""
+    """The gain if each chunk comes from the group that then has most. No split of as many chunks gains more."""
     heap = [-left for left in lefts]  # negative: heapq keeps the smallest on top
     heapify(heap)
     gain = 0
@@ -49,16 +49,16 @@ def gain_of_ideal(lefts: Iterable[int], chunk: int, chunks: int) -> int:
 
 
 class Effort:
-    """How much longer a search may go on; counted in looks at something that takes time for each group."""
+    """Limits a search. One unit is a step whose time is proportional to the number of groups."""
 
-    def __init__(self, looks: int) -> None:
-        self._looks = looks
+    def __init__(self, units: int) -> None:
+        self._left = units
 
     @property
     def spent(self) -> bool:
-        """True when what was found so far has to do."""
-        return self._looks <= 0
+        """True when the search must end with the best answer so far."""
+        return self._left <= 0
 
-    def look(self, times: int = 1) -> None:
-        """Counts."""
-        self._looks -= times
+    def spend(self, units: int = 1) -> None:
+        """Counts units that were used."""
+        self._left -= units

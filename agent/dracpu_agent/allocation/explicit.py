@@ -24,7 +24,7 @@ def check_explicit(
     reserved: CpuSet,
     full_cores: bool,
 ) -> None:
-    """Refuses a cpuset that cannot be given whole; the first reason that a person could mend is told.
+    """Refuses a cpuset that the claim cannot get, with the most helpful reason.
 
     The order matters: a CPU that is reserved or offline is neither in the device nor available, and the message
     should name the cause.
@@ -44,11 +44,11 @@ def check_explicit(
     if outside := cpus - group:
         raise CpusetOutsideDeviceError(_refused(cpus, outside, f"outside the allocated device, {cpuset_text(group)}"))
     if taken := cpus - available:
-        raise CpusetInUseError(_refused(cpus, taken, "given already, to another claim or another request of this one"))
+        raise CpusetInUseError(_refused(cpus, taken, "in use by another claim or by another request of this one"))
     if full_cores and (cut := machine.cpus_of(machine.cores_of(cpus.mask)) & ~cpus.mask):
         raise CpusetCutsCoresError(
-            f"only whole cores are given here (fullCores), and the cpuset {cpuset_text(cpus)} leaves out "
-            f"{cpuset_text(CpuSet.of_mask(cut))} of its cores"
+            f"fullCores is set, but the cpuset {cpuset_text(cpus)} leaves out {cpuset_text(CpuSet.of_mask(cut))} "
+            "of its cores: add these CPUs, or set fullCores to false"
         )
 
 

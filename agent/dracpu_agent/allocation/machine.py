@@ -1,9 +1,9 @@
-"""The machine as the allocator sees it: every group of CPUs as an integer mask, worked out once per topology.
+"""The machine in the form that the allocator uses: every group of CPUs as an integer mask, built once per topology.
 
-Two kinds of masks go through this room. In a mask of CPUs bit n stands for CPU n. In a mask of cores bit n stands
-for the core whose lowest CPU is n. Threads of a core usually lie at one or two fixed distances from its lowest CPU
-(1 where they are numbered adjacently, half the machine where split), so one shift a distance turns a mask of CPUs
-into the mask of their cores, and back: questions about all cores cost a handful of integer operations.
+This room uses two kinds of masks. In a mask of CPUs, bit n stands for CPU n. In a mask of cores, bit n stands for the
+core whose lowest CPU is n. The threads of a core usually have one or two fixed distances from its lowest CPU (1 if they
+are numbered adjacently, half the machine if not). One shift per distance turns a mask of CPUs into the mask of their
+cores and back, so that a question about all cores takes few integer operations.
 """
 
 from collections.abc import Mapping
@@ -24,26 +24,26 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All CPUs of a machine and how they belong together; says nothing about which are free."""
+    """All CPUs of a machine and their groups; it does not record which CPUs are free."""
 
     cpus: int
     sockets: tuple[Group, ...]
     numa_nodes: tuple[Group, ...]
     uncores: tuple[Group, ...]  # CPUs that share an L3 cache
-    # The kubelet's first question: are NUMA nodes the larger groups, or sockets? The larger ones are "outer" here.
+    # Whether NUMA nodes are the larger groups, by the kubelet's rule. The larger of the two are called "outer".
     numa_first: bool
     inner_of: Mapping[int, tuple[Group, ...]]  # outer id -> the inner groups that have CPUs in it
     uncores_of: Mapping[int, tuple[Group, ...]]  # NUMA node -> the uncores that have CPUs in it
     threads: tuple[tuple[int, int], ...]  # (distance, CPUs at this distance from the lowest of their core)
-    cpus_per_core: int  # this and the next one: the machine's average, rounded down
-    cpus_per_uncore: int
+    cpus_per_core: int  # the machine's average, rounded down
+    cpus_per_uncore: int  # likewise
 
     @classmethod
     def of(cls, topology: Topology) -> "Machine":
-        """Reads the groups from the topology; offline and incompletely described CPUs do not take part."""
+        """Builds the groups of a topology, without offline and incompletely described CPUs."""
         sockets = _groups({cpu.id: cpu.socket for cpu in topology.cpus})
         numa_nodes = _groups({cpu.id: cpu.numa for cpu in topology.cpus})
-        # The kubelet: a CPU without L3 information belongs to the uncore with its socket's number.
+        # As in the kubelet, a CPU without L3 information belongs to the uncore with its socket's number.
         uncores = _groups({cpu.id: cpu.socket if cpu.l3 < 0 else cpu.l3 for cpu in topology.cpus})
         numa_first = len(sockets) >= len(numa_nodes)
         outer, inner = (numa_nodes, sockets) if numa_first else (sockets, numa_nodes)
@@ -85,17 +85,17 @@ class Machine:
         return cpus
 
     def whole_cores(self, cpus: int) -> int:
-        """The cores of which every CPU is among these."""
+        """The cores whose CPUs are all among these."""
         return self.cores_of(cpus) & ~self.cores_of(self.cpus & ~cpus)
 
     def cores_by_threads(self, cpus: int) -> list[tuple[int, int]]:
         """(t, the cores with exactly t CPUs among these), for every t that occurs, ascending."""
-        at_least: list[int] = []  # [t]: cores with more than t CPUs among those looked at so far
+        at_least: list[int] = []  # [t]: cores with more than t CPUs among the distances so far
         for distance, at_distance in self.threads:
             cores = (cpus & at_distance) >> distance
             for count, reached in enumerate(at_least):
                 at_least[count] = reached | cores
-                cores &= reached  # only cores that had as many already come one further
+                cores &= reached  # only cores that had this count already reach the next one
             if cores:
                 at_least.append(cores)
         exactly = [reached & ~more for reached, more in pairwise([*at_least, 0])]
@@ -103,7 +103,7 @@ class Machine:
 
 
 def lowest(mask: int, count: int) -> int:
-    """The `count` lowest bits of a mask, or all when there are not as many."""
+    """The `count` lowest bits of a mask, or all bits if there are fewer."""
     if mask.bit_count() <= count:
         return mask
     low, high = count, mask.bit_length()  # the shortest prefix with `count` bits has between low and high

@@ -1,10 +1,10 @@
 """The kubelet's packed allocation: as close together as the free CPUs allow.
 
-The rules are kubelet v1.36's, its answers are matched CPU for CPU (tests/vectors). Where the kubelet itself goes
-wrong the right thing is done instead: it judges whether sockets and cores are wholly free by the machine's average
-size, and takes busy CPUs, or misses free cores, where cores are uneven (hybrid CPUs, threads offline).
+It follows kubelet v1.36 and returns the same CPUs (tests/vectors), except for a bug of the kubelet: it uses the
+machine's average size to decide whether a socket or core is wholly free. With uneven cores (hybrid CPUs, threads
+offline) it takes busy CPUs or misses free cores.
 
-Masks of CPUs go in and out; choose.py is the door for everybody else.
+Functions take and return masks of CPUs; choose.py is the entry point for requests.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,15 +14,15 @@ from dracpu_agent.allocation.machine import Group, Machine, lowest
 from dracpu_agent.allocation.order import core_runs, inner_order, outer_order, socket_order, uncore_order
 from dracpu_api.cpuset import CpuSet
 
-# A step looks at what is still free and takes at most what is still needed.
+# A step takes the machine, the CPUs still free and the number still needed; it returns at most that many CPUs.
 Step = Callable[[Machine, int, int], int]
 
 
 def packed(machine: Machine, available: int, count: int, *, prefer_uncore: bool = False, spread: bool = False) -> int:
-    """`count` of the available CPUs, from as few groups as possible; none for a count below one.
+    """Takes `count` of the available CPUs from as few groups as possible; takes none for a count below one.
 
-    `prefer_uncore` keeps what is less than a NUMA node within one L3 cache where that is possible. `spread` is the
-    kubelet's distribute-cpus-across-cores: it takes single CPUs instead of whole cores.
+    `prefer_uncore` keeps less than a NUMA node within one L3 cache if possible. `spread` is the kubelet's
+    distribute-cpus-across-cores: it takes single CPUs instead of whole cores.
     """
     free = available & machine.cpus
     if count < 1:
@@ -34,21 +34,21 @@ def packed(machine: Machine, available: int, count: int, *, prefer_uncore: bool 
         if need == 0:
             break
         taken |= step(machine, free & ~taken, need)
-    assert taken.bit_count() == count, "the last step takes whatever is free"
+    assert taken.bit_count() == count, "the last step takes any free CPU"
     assert taken & ~free == 0, "only free CPUs are taken"
     return taken
 
 
 def require(free: int, count: int) -> None:
-    """Refuses what cannot be had however it is chosen."""
+    """Raises an error if there are fewer free CPUs than requested."""
     if count > free.bit_count():
         raise NotEnoughCpusError(
-            f"{cpus_text(count)} asked for, {free.bit_count()} free: {cpuset_text(CpuSet.of_mask(free))}"
+            f"{cpus_text(count)} requested, {free.bit_count()} free: {cpuset_text(CpuSet.of_mask(free))}"
         )
 
 
 def take_whole_cores(machine: Machine, free: int, need: int) -> int:
-    """Cores of which every CPU is free, as long as they fit into what is needed."""
+    """Takes cores whose CPUs are all free, up to the number needed."""
     whole = machine.whole_cores(free)
     taken = 0
     for threads, cores in core_runs(machine, free):
@@ -74,7 +74,7 @@ def _steps(*, prefer_uncore: bool, spread: bool) -> Iterable[Step]:
 
 def _take_outer(machine: Machine, free: int, need: int) -> int:
     if not _take_whole(machine.outer, free, need):
-        return 0  # nothing fits in any order: a fragmented machine is spared the sorting
+        return 0  # no group fits in any order: this saves the sorting on a fragmented machine
     return _take_whole(outer_order(machine, free), free, need)
 
 
@@ -85,7 +85,7 @@ def _take_inner(machine: Machine, free: int, need: int) -> int:
 
 
 def _take_whole(groups: Sequence[Group], free: int, need: int) -> int:
-    """Groups of which every CPU is free, as long as they fit into what is needed."""
+    """Takes groups whose CPUs are all free, up to the number needed."""
     taken = 0
     for group in groups:
         if group.size <= need and group.mask & ~free == 0:
@@ -95,7 +95,7 @@ def _take_whole(groups: Sequence[Group], free: int, need: int) -> int:
 
 
 def _take_uncores(machine: Machine, free: int, need: int) -> int:
-    """Whole uncores, then one uncore that can serve all the rest; whole ones stay taken also when none can."""
+    """Takes whole uncores, then the rest from one uncore that has enough, if there is one."""
     order = uncore_order(machine, free)
     taken = 0
     if need >= machine.cpus_per_uncore:
@@ -108,7 +108,7 @@ def _take_uncores(machine: Machine, free: int, need: int) -> int:
 
 
 def _part_of(machine: Machine, uncore: Group, free: int, need: int) -> int:
-    """Exactly what is needed from the uncore's lowest cores, or nothing."""
+    """Exactly the number needed, from the uncore's lowest cores, or none."""
     wanted_cores = -(-need // machine.cpus_per_core)
     cores = lowest(machine.cores_of(free & uncore.mask), wanted_cores)
     cpus = free & machine.cpus_of(cores)
@@ -118,7 +118,7 @@ def _part_of(machine: Machine, uncore: Group, free: int, need: int) -> int:
 
 
 def _take_cpus_by_core(machine: Machine, free: int, need: int) -> int:
-    """CPU by CPU, in the order of cores: cores with busy threads come first."""
+    """Takes single CPUs in the order of cores: cores with busy threads come first."""
     taken = 0
     for threads, cores in core_runs(machine, free):
         if need == 0:
@@ -133,7 +133,7 @@ def _take_cpus_by_core(machine: Machine, free: int, need: int) -> int:
 
 
 def _take_cpus_by_socket(machine: Machine, free: int, need: int) -> int:
-    """CPU by CPU, in the order of sockets, whatever core they belong to."""
+    """Takes single CPUs in the order of sockets, regardless of their cores."""
     taken = 0
     for socket in socket_order(machine, free):
         chosen = lowest(free & socket.mask, need)

@@ -1,9 +1,9 @@
-"""How the remainder of the division is handed out: chunk by chunk, round by round, over some of the members.
+"""Splits the remainder of the division: takes it chunk by chunk, in rounds, from a selection of the members.
 
-A member is a group that gives the base, and "left" are its free CPUs beyond that. The kubelet tries all selections of
-the members, larger ones first, and keeps the first that leaves the groups most even. Larger selections than there
-are chunks need no trying: what they hand out is one chunk each to as many members. The smaller ones are searched
-branch by branch, and a branch is left out when nothing in it can be strictly better.
+A member is a group that gives the base; "left" are its free CPUs beyond the base. The kubelet tries all selections of
+members, larger ones first, and keeps the first that leaves the groups most even. A selection with at least as many
+members as chunks takes one chunk from each of some members, which needs no search. Smaller selections are searched
+branch by branch, and a branch is skipped if nothing in it can be strictly better.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from dracpu_agent.allocation.evenness import Effort, Evenness, gain_of, gain_of_
 
 
 @dataclass(frozen=True, slots=True)
-class HandOut:
-    """Chunks for each member, and how even all groups are then."""
+class Split:
+    """The chunks that each member gives, and the resulting score."""
 
     score: int
     chunks: tuple[int, ...]
 
 
 class Remainder:
-    """The hand-out for the members of one subset, which together have at least as many chunks left."""
+    """Finds the split for the members of one subset, which together have at least `chunks` chunks left."""
 
     def __init__(
         self, left: Sequence[int], chunk: int, chunks: int, gained: int, evenness: Evenness, effort: Effort
@@ -37,10 +37,10 @@ class Remainder:
         self._most_left_first = sorted(self._able, key=lambda member: -left[member])
         self._ideal = self._score(gain_of_ideal(left, chunk, chunks))
 
-    def first_best(self) -> HandOut:
-        """The first of the most even hand-outs, or the best that was found when the effort is spent."""
+    def first_best(self) -> Split:
+        """The first of the most even splits, or the best one found before the effort is spent."""
         if self._chunks == 0:
-            return HandOut(self._ideal, (0,) * len(self._left))
+            return Split(self._ideal, (0,) * len(self._left))
         best = self._one_chunk_each() if len(self._able) >= self._chunks else None
         for size in range(min(len(self._able), self._chunks - 1), 0, -1):
             if best is None or not self._is_final(best):
@@ -48,16 +48,16 @@ class Remainder:
         assert best is not None, "all able members together have enough chunks"
         return best
 
-    def _is_final(self, best: HandOut) -> bool:
+    def _is_final(self, best: Split) -> bool:
         return best.score == self._ideal or self._effort.spent
 
-    def _one_chunk_each(self) -> HandOut:
-        """One chunk from as many members as there are chunks: the first choice among those with the best score.
+    def _one_chunk_each(self) -> Split:
+        """One chunk from each of as many members as there are chunks: the kubelet's first choice with the best score.
 
-        Larger selections come first, and theirs are the choices that leave room for the selection's other members:
-        so the choice wants to end as early as possible, and then to begin as early as possible.
+        The kubelet tries larger selections first. They contain members behind the choice that give nothing, so the
+        first choice is the one that ends earliest, and of these the one that begins earliest.
         """
-        self._effort.look(len(self._able))
+        self._effort.spend(len(self._able))
         gains = {member: gain_of(self._left[member], self._chunk) for member in self._able}
         best = self._score(sum(nlargest(self._chunks, gains.values())))
 
@@ -72,23 +72,23 @@ class Remainder:
         for place, member in enumerate(able[:end], start=1):
             if reaches_best([*chosen, member], able[place:end]):
                 chosen.append(member)
-        return HandOut(best, tuple(int(member in chosen) for member in range(len(self._left))))
+        return Split(best, tuple(int(member in chosen) for member in range(len(self._left))))
 
-    def _best_of_size(self, size: int, best: HandOut | None) -> HandOut | None:
-        """The first selection of this size that is strictly better than the best one of larger size."""
+    def _best_of_size(self, size: int, best: Split | None) -> Split | None:
+        """The first selection of this size that is strictly better than the best larger one."""
         branches: list[tuple[int, ...]] = [()]
         while branches and not (best is not None and self._is_final(best)):
             branch = branches.pop()
-            self._effort.look()
+            self._effort.spend()
             bound = self._bound(branch, size)
             if bound is None or (best is not None and bound >= best.score):
                 continue
             if len(branch) < size:
                 branches.extend((*branch, member) for member in reversed(self._after(branch)))
                 continue
-            hand_out = self._in_rounds(branch)
-            if best is None or hand_out.score < best.score:
-                best = hand_out
+            split = self._in_rounds(branch)
+            if best is None or split.score < best.score:
+                best = split
         return best
 
     def _after(self, branch: tuple[int, ...]) -> list[int]:
@@ -96,10 +96,10 @@ class Remainder:
         return [member for member in self._able if member > last]
 
     def _bound(self, branch: tuple[int, ...], size: int) -> int | None:
-        """A score that no selection starting with this branch beats; None: none of them has enough chunks.
+        """A bound on the score of all selections that start with this branch; None if none has enough chunks.
 
-        Those with most left complete the branch. Each member of a selection gives a chunk in every round that it can:
-        the gain of these rounds is sure, and the rest cannot gain more than the ideal.
+        The members with most left complete the branch. All members give a chunk in the first rounds, so the gain of
+        these rounds is known. The remaining chunks cannot gain more than the ideal.
         """
         last = branch[-1] if branch else -1
         later = [self._left[member] for member in self._most_left_first if member > last]
@@ -112,7 +112,7 @@ class Remainder:
         rest = self._chunks - size * taken // self._chunk
         return self._score(sure + gain_of_ideal([left - taken for left in lefts], self._chunk, rest))
 
-    def _in_rounds(self, selection: tuple[int, ...]) -> HandOut:
+    def _in_rounds(self, selection: tuple[int, ...]) -> Split:
         given = [0] * len(self._left)
         remaining = self._chunks
         while remaining:
@@ -121,7 +121,7 @@ class Remainder:
                     given[member] += 1
                     remaining -= 1
         gain = sum(gain_of(left, chunks * self._chunk) for left, chunks in zip(self._left, given, strict=True))
-        return HandOut(self._score(gain), tuple(given))
+        return Split(self._score(gain), tuple(given))
 
     def _score(self, gain: int) -> int:
-        return self._evenness.after(self._gained + gain)
+        return self._evenness.score(self._gained + gain)
