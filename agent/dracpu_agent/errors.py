@@ -1,29 +1,30 @@
-"""The errors that leave a room. Each message is written for the person who reads it in `kubectl describe pod`,
-in a status condition or in the log, and is translated once, at the edge: into a gRPC answer, an NRI status or a
-condition. Rooms define their own subclasses.
+"""The agent's common errors; rooms define subclasses.
+
+Messages are written for people, who read them in `kubectl describe pod`, in conditions and in logs. An error is
+translated once, at the edge: into a gRPC answer, an NRI status or a condition.
 """
 
 from dracpu_api.errors import DriverError
 
 
 class ClaimError(DriverError):
-    """A claim cannot be prepared or unprepared; the kubelet shows the message on the pod and tries again."""
+    """A claim cannot be prepared or unprepared; the kubelet shows the message on the pod and retries."""
 
 
 class NotReadyError(ClaimError):
-    """Nothing is wrong with the claim: the node cannot serve it at the moment."""
+    """The claim is valid, but the node cannot serve it at the moment."""
 
 
 class PlacementError(DriverError):
-    """A container must not run as asked; the runtime fails its creation and the kubelet tries again."""
+    """A container must not run as requested; the runtime fails its creation and the kubelet retries."""
 
 
 class SettingsRefusedError(DriverError):
-    """Settings that this node cannot apply; it stays on its last good ones."""
+    """This node cannot apply the settings and keeps its last good ones."""
 
 
 def refusal_in(failures: BaseExceptionGroup[BaseException]) -> DriverError | None:
-    """The first of several errors where all of them are this driver's own; None when a defect is among them."""
+    """The first error of a group if all of them are this driver's own; None if another error is among them."""
     refused, others = failures.split(DriverError)
     if refused is None or others is not None:
         return None

@@ -1,4 +1,4 @@
-"""PCIe roots from the machine to the scheduler, and from a matched claim to the CPUs that it gets."""
+"""PCIe roots are published, found for a claim's constraints, and preferred for its CPUs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,24 +18,24 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 
 def with_roots(**roots: str) -> Topology:
-    """Two sockets of two cores, and roots "p<bus>" close to these CPUs."""
+    """Two sockets of two cores, and PCIe roots by bus, "p<bus>", close to these CPUs."""
     return replace(machine(), pcie_roots={f"pci0000:{name[1:]}": CpuSet.parse(cpus) for name, cpus in roots.items()})
 
 
 TWO_ROOTS = with_roots(p00="0-3", p80="4-7")
 
 
-# ---- what is published
+# ---- published attributes
 
 
 def published(topology: Topology, **settings: Any) -> dict[str, Any]:
     state = node(topology=topology)
-    told = spec(**settings)
-    state.configure(replace(told, settings=replace(told.settings, expose_pcie_roots=True)))
+    applied = spec(**settings)
+    state.configure(replace(applied, settings=replace(applied.settings, expose_pcie_roots=True)))
     return {device.name: device.attributes.get(PCIE_ROOT) for device in state.devices()}
 
 
-def test_roots_are_published_as_lists_where_the_settings_ask_for_them():
+def test_roots_are_published_as_lists_if_the_settings_enable_them():
     assert published(TWO_ROOTS) == {"cpudevnuma000": ("pci0000:00",), "cpudevnuma001": ("pci0000:80",)}
     assert published(TWO_ROOTS, group_by=GroupBy.MACHINE) == {MACHINE: ("pci0000:00", "pci0000:80")}
     individual = published(with_roots(p80="4-7", p00="0-4"), mode=Mode.INDIVIDUAL)
@@ -43,22 +43,22 @@ def test_roots_are_published_as_lists_where_the_settings_ask_for_them():
     assert not any(PCIE_ROOT in device.attributes for device in node(topology=TWO_ROOTS).devices())
 
 
-def test_a_root_that_is_close_to_reserved_cpus_alone_is_not_offered():
+def test_a_root_that_is_close_only_to_reserved_cpus_is_not_published():
     assert published(with_roots(p00="0-1", p80="2-3")) == {"cpudevnuma000": ("pci0000:80",), "cpudevnuma001": None}
 
 
-def test_a_device_has_at_most_as_many_values_as_the_api_server_takes():
+def test_a_device_has_at_most_as_many_attribute_values_as_the_api_server_accepts():
     many = replace(machine(), pcie_roots={f"pci0000:{bus:02x}": CpuSet(range(8)) for bus in range(60)})
     for settings in ({"mode": Mode.INDIVIDUAL}, {}, {"group_by": GroupBy.MACHINE}):
         state = node(topology=many)
-        told = spec(**settings)
-        state.configure(replace(told, settings=replace(told.settings, expose_pcie_roots=True)))
+        applied = spec(**settings)
+        state.configure(replace(applied, settings=replace(applied.settings, expose_pcie_roots=True)))
         for device in state.devices():
             values = [value if isinstance(value, tuple) else (value,) for value in device.attributes.values()]
             assert sum(map(len, values)) == 48
 
 
-# ---- which root was matched
+# ---- the roots of a claim's constraints
 
 
 def claim(results: Sequence[Mapping[str, Any]], *constraints: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,13 +74,13 @@ CPUS = share(MACHINE, 2, "cpus")
 NIC = Neighbour("dra.net", "pool", "nic-0")
 
 
-def test_a_constraint_names_the_devices_beside_our_cpus():
+def test_a_constraint_names_the_devices_of_other_drivers():
     constraint = {"requests": ["cpus", "nic"], "matchAttribute": PCIE_ROOT}
     found = alignments_of(claim([CPUS, of_other(), of_other("gpu", "gpu-0")], constraint))
     assert found == (Alignment(frozenset({"cpus"}), (NIC,)),)
 
 
-def test_a_constraint_without_requests_is_about_all_of_them_and_sub_requests_count():
+def test_a_constraint_without_requests_applies_to_all_requests_and_subrequests():
     results = [share(MACHINE, 2, "cpus/many"), of_other("nic/fast")]
     (found,) = alignments_of(claim(results, {"matchAttribute": PCIE_ROOT}))
     assert found == Alignment(frozenset({"cpus/many"}), (NIC,))
@@ -96,7 +96,7 @@ def test_a_constraint_without_requests_is_about_all_of_them_and_sub_requests_cou
         {"requests": ["nic"], "matchAttribute": PCIE_ROOT},
     ],
 )
-def test_other_constraints_say_nothing_of_roots(constraint):
+def test_other_constraints_are_ignored(constraint):
     assert alignments_of(claim([CPUS, of_other()], constraint)) == ()
 
 
@@ -109,7 +109,7 @@ def slice_of(device: str, value: Mapping[str, Any], pool: str = "pool", generati
     return {"spec": {"pool": {"name": pool, "generation": generation}, "devices": [made]}}
 
 
-def test_the_slices_of_the_other_driver_tell_the_root():
+def test_the_root_is_read_from_the_newest_slices_of_the_other_driver():
     assert roots_of([slice_of("nic-0", {"string": "pci0000:80"})], NIC) == {"pci0000:80"}
     assert roots_of([slice_of("nic-0", {"strings": ["a", "b"]})], NIC) == {"a", "b"}
     old, new = slice_of("nic-0", {"string": "old"}), slice_of("nic-0", {"string": "new"}, generation=2)
@@ -125,59 +125,59 @@ def test_the_slices_of_the_other_driver_tell_the_root():
         [slice_of("nic-0", {"string": "x"}, "other pool")],
     ],
 )
-def test_a_root_that_the_slices_do_not_tell_is_not_known(slices):
+def test_a_root_that_the_slices_do_not_name_is_unknown(slices):
     assert roots_of(slices, NIC) == frozenset()
 
 
-def test_devices_of_which_nothing_is_known_have_no_say():
+def test_devices_with_unknown_roots_are_ignored():
     assert matched([frozenset("ab"), frozenset(), frozenset("bc")]) == {"b"}
     assert matched([frozenset()]) == matched([]) == frozenset()
 
 
-# ---- which CPUs follow
+# ---- the CPUs that are preferred
 
 
 def granted(state: Any, wanted: Any) -> str:
     return str(state.grant(wanted).claim.cpus)
 
 
-def beside(root: str, amount: int, number: int = 1) -> Any:
-    return request(number, share(MACHINE, amount, "cpus")).beside({"cpus": frozenset({root})})
+def request_close_to(root: str, amount: int, number: int = 1) -> Any:
+    return request(number, share(MACHINE, amount, "cpus")).with_roots({"cpus": frozenset({root})})
 
 
 def test_cpus_close_to_the_matched_root_are_preferred():
     def state():
         return node(topology=TWO_ROOTS, group_by=GroupBy.MACHINE)
 
-    assert granted(state(), beside("pci0000:80", 2)) == "4-5"
-    assert granted(state(), beside("pci0000:00", 2)) == "2-3"
-    assert granted(state(), beside("pci0000:80", 4)) == "4-7"
+    assert granted(state(), request_close_to("pci0000:80", 2)) == "4-5"
+    assert granted(state(), request_close_to("pci0000:00", 2)) == "2-3"
+    assert granted(state(), request_close_to("pci0000:80", 4)) == "4-7"
 
 
-def test_when_too_few_are_close_the_claim_gets_what_it_would_have_got_anyway():
+def test_a_claim_for_which_too_few_cpus_are_close_is_allocated_as_without_roots():
     state = node(topology=TWO_ROOTS, group_by=GroupBy.MACHINE)
-    assert granted(state, beside("pci0000:00", 4)) == "4-7"
-    assert granted(state, beside("pci0000:ff", 2, number=2)) == "2-3"
+    assert granted(state, request_close_to("pci0000:00", 4)) == "4-7"
+    assert granted(state, request_close_to("pci0000:ff", 2, number=2)) == "2-3"
 
 
-def test_a_claim_that_names_its_cpus_gets_these():
+def test_a_cpuset_takes_precedence_over_closeness():
     state = node(topology=TWO_ROOTS, group_by=GroupBy.MACHINE)
     parameters = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "2-3"}}
     config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": "dra.cpu", "parameters": parameters}}]
     asked = read_request(ref(1), claim_object(1, [CPUS], config), NODE)
-    assert granted(state, asked.beside({"cpus": frozenset({"pci0000:80"})})) == "2-3"
+    assert granted(state, asked.with_roots({"cpus": frozenset({"pci0000:80"})})) == "2-3"
 
 
-def test_an_earmark_comes_before_closeness():
+def test_an_earmark_takes_precedence_over_closeness():
     state = node(topology=TWO_ROOTS, mode=Mode.INDIVIDUAL, outstanding=[outstanding(1, (MACHINE, 2))])
     kept = {f"cpudev{cpu:03d}" for cpu in range(2, 8)} - {device.name for device in state.devices()}
     assert kept == {"cpudev002", "cpudev003"}
-    assert granted(state, beside("pci0000:80", 2)) == "2-3"
+    assert granted(state, request_close_to("pci0000:80", 2)) == "2-3"
 
 
-def test_closeness_is_no_part_of_what_was_allocated():
-    assert beside("pci0000:80", 2).digest == request(1, share(MACHINE, 2, "cpus")).digest
+def test_closeness_does_not_change_the_digest_of_the_allocation():
+    assert request_close_to("pci0000:80", 2).digest == request(1, share(MACHINE, 2, "cpus")).digest
     state = node(topology=TWO_ROOTS, group_by=GroupBy.MACHINE, allocation=Allocation(full_cores=True))
-    first = granted(state, beside("pci0000:80", 2))
+    first = granted(state, request_close_to("pci0000:80", 2))
     assert granted(state, request(1, share(MACHINE, 2, "cpus"))) == first == "4-5"
     assert uid(1) in state.claims

@@ -20,11 +20,11 @@ NUMA1 = "cpudevnuma001"
         ({"metadata": {"uid": uid(1)}, "status": {}}, Finding.ELSEWHERE),
     ],
 )
-def test_what_the_api_server_says_of_a_claim(claim, finding):
+def test_the_finding_follows_from_the_claim_in_the_api_server(claim, finding):
     assert look(uid(1), claim, NODE) is finding
 
 
-def test_a_claim_is_let_go_on_the_second_finding_in_a_row_and_never_while_it_is_used():
+def test_a_claim_is_released_on_the_second_finding_in_a_row_and_never_while_it_is_used():
     audit = Audit()
     assert audit.judge({"a": Finding.GONE}, in_use=[]) == []
     assert audit.judge({"a": Finding.IN_ORDER}, in_use=[]) == []
@@ -34,7 +34,7 @@ def test_a_claim_is_let_go_on_the_second_finding_in_a_row_and_never_while_it_is_
     assert audit.judge({"a": Finding.REPLACED}, in_use=[]) == ["a"]
 
 
-async def test_the_auditor_releases_what_the_second_look_confirms_and_nothing_else():
+async def test_the_auditor_releases_only_claims_that_the_second_finding_confirms():
     state = node()
     for number in (1, 2, 3):
         state.grant(request(number, share(NUMA1, 1)))
@@ -59,7 +59,7 @@ async def test_the_auditor_releases_what_the_second_look_confirms_and_nothing_el
     assert released == [(uid(2), "the claim does not exist any more")]
 
 
-async def test_a_claim_that_cannot_be_released_does_not_keep_others_from_it():
+async def test_a_claim_that_cannot_be_released_does_not_prevent_the_release_of_others():
     state = node()
     for number in (1, 2):
         state.grant(request(number, share(NUMA1, 1)))
@@ -86,7 +86,7 @@ async def test_without_the_runtime_nothing_is_audited():
     state.containers.disconnected()
 
     async def read(_ref, _seconds):
-        raise AssertionError("no claim is worth a question now")
+        raise AssertionError("no claim is read now")
 
     async def release_if_gone(_ref):
         raise AssertionError("nothing is released now")

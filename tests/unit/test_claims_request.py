@@ -26,23 +26,23 @@ def ours(**fields):
     [("2", 2), ("08", 8), ("2000m", 2), ("1e1", 10), ("1k", 1000), ("2.0", 2), ("1Ki", 1024)]
     + [(wrong, None) for wrong in ("500m", "1500m", "0", "-8", "", "x", "1e", "2.5", "NaN", "1 ", "--1")],
 )
-def test_only_whole_positive_amounts_are_cpus(quantity, cpus):
+def test_only_positive_whole_quantities_are_cpus(quantity, cpus):
     assert whole_cpus(quantity) == cpus
 
 
 @pytest.mark.parametrize("amount", ["500m", "1500m", "0", "-8"])
-def test_an_amount_that_is_no_whole_number_of_cpus_is_refused_and_named(amount):
+def test_an_amount_that_is_not_a_whole_number_is_refused_by_its_value(amount):
     with pytest.raises(ClaimRefusedError, match=f"asks for {amount} of dra.cpu/cpu"):
         read_request(ref(1), claim_object(1, [share("cpudevnuma000", amount)]), NODE)
 
 
-def test_a_shared_device_without_our_capacity_is_refused():
+def test_a_shared_device_without_an_amount_of_our_capacity_is_refused():
     result = share("cpudevnuma000", 2) | {"consumedCapacity": {"cpu": "2"}}
     with pytest.raises(ClaimRefusedError, match="DRAConsumableCapacity"):
         read_request(ref(1), claim_object(1, [result]), NODE)
 
 
-def test_results_and_config_of_other_drivers_are_not_read():
+def test_results_and_config_of_other_drivers_are_ignored():
     foreign = {"request": "gpu", "driver": "gpu.example.com", "pool": "elsewhere", "device": "gpu-0"}
     config = [opaque({"nonsense": True}, driver="gpu.example.com")]
     asked = read_request(ref(1), claim_object(1, [foreign, share("cpudevnuma000", 2)], config), NODE)
@@ -59,8 +59,8 @@ def test_a_claim_that_is_not_allocated_is_refused():
         read_request(ref(1), {"metadata": {"uid": ref(1).uid}, "status": {}}, NODE)
 
 
-def test_a_claim_made_again_under_its_name_is_refused():
-    with pytest.raises(ClaimRefusedError, match="deleted and made again"):
+def test_a_claim_that_was_created_again_is_refused():
+    with pytest.raises(ClaimRefusedError, match="deleted and created again"):
         read_request(ref(1), claim_object(2, [whole(2)]), NODE)
 
 
@@ -69,7 +69,7 @@ def test_a_device_of_another_node_is_refused():
         read_request(ref(1), claim_object(1, [whole(2) | {"pool": "other"}]), NODE)
 
 
-def test_the_same_allocation_has_the_same_digest_whoever_uses_it():
+def test_the_digest_depends_on_the_allocation_and_not_on_the_pods():
     first = read_request(ref(1), claim_object(1, [whole(2)], pods=["a"]), NODE)
     second = read_request(ref(1), claim_object(1, [whole(2)], pods=["a", "b"]), NODE)
     other = read_request(ref(1), claim_object(1, [whole(3)], pods=["a"]), NODE)
@@ -83,7 +83,7 @@ def test_both_forms_of_parameters_name_a_cpuset():
         assert read_request(ref(1), claim, NODE).asks[0].parameters.cpuset == CpuSet([2, 3])
 
 
-def test_the_claim_wins_over_the_class_field_by_field_and_the_node_decides_the_rest():
+def test_the_claim_overrides_the_class_field_by_field_and_both_override_the_node():
     config = [
         opaque(ours(strategy="distributed", fullCores=True), source="FromClass"),
         opaque(ours(fullCores=False)),
@@ -96,11 +96,11 @@ def test_the_claim_wins_over_the_class_field_by_field_and_the_node_decides_the_r
 
 def test_a_cpuset_from_a_class_is_refused():
     claim = claim_object(1, [share("cpudevnuma000", 2)], [opaque(theirs("2-3"), source="FromClass")])
-    with pytest.raises(ParametersError, match="name it in the claim"):
+    with pytest.raises(ParametersError, match="set it in the claim"):
         read_request(ref(1), claim, NODE)
 
 
-def test_config_of_a_request_concerns_that_request_and_its_subrequests_only():
+def test_config_of_a_request_applies_only_to_it_and_its_subrequests():
     results = [share("cpudevnuma000", 2, "a/small"), share("cpudevnuma000", 1, "b", 1)]
     claim = claim_object(1, results, [opaque(theirs("2-3"), requests=["a"])])
     asks = read_request(ref(1), claim, NODE).asks
@@ -109,16 +109,16 @@ def test_config_of_a_request_concerns_that_request_and_its_subrequests_only():
 
 def test_one_cpuset_for_several_devices_is_refused():
     claim = claim_object(1, [whole(2), whole(3)], [opaque(theirs("2-3"))])
-    with pytest.raises(ClaimRefusedError, match="cannot stand for several devices"):
+    with pytest.raises(ClaimRefusedError, match="cannot apply to several devices"):
         read_request(ref(1), claim, NODE)
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        (ours(cpuSet="2"), "cpuSet is not known"),
-        (theirs("2") | {"mode": "x"}, "mode is not known"),
-        ({"apiVersion": "v1alpha1", "cpuConfig": {"cpus": "2"}}, "cpuConfig.cpus is not known"),
+        (ours(cpuSet="2"), "cpuSet is an unknown field"),
+        (theirs("2") | {"mode": "x"}, "mode is an unknown field"),
+        ({"apiVersion": "v1alpha1", "cpuConfig": {"cpus": "2"}}, "cpuConfig.cpus is an unknown field"),
         ({"apiVersion": "v1alpha1"}, "cpuConfig must be an object"),
         ({"apiVersion": "v2"}, "apiVersion must be"),
         (ours(strategy="spread"), "packed, distributed"),
@@ -128,7 +128,7 @@ def test_one_cpuset_for_several_devices_is_refused():
         ("2-3", "must be an object"),
     ],
 )
-def test_parameters_that_cannot_be_followed_are_refused_by_name(parameters, message):
+def test_invalid_parameters_are_refused_by_name(parameters, message):
     claim = claim_object(1, [share("cpudevnuma000", 2)], [opaque(parameters)])
     with pytest.raises(ClaimError, match=message):
         read_request(ref(1), claim, NODE)

@@ -150,7 +150,7 @@ async def test_a_node_that_no_config_selects_any_more_offers_nothing_and_keeps_i
 async def test_a_claim_that_cannot_be_prepared_tells_its_owner_why():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, "500m")]))
-        with pytest.raises(KubeletError, match="whole positive numbers"):
+        with pytest.raises(KubeletError, match="whole number of at least 1"):
             await node.kubelet.prepare_one(ref(1))
         with pytest.raises(KubeletError, match="does not exist any more"):
             await node.kubelet.prepare_one(ref(2))

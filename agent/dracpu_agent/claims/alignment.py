@@ -1,8 +1,7 @@
-"""Close to which devices of other drivers a claim wants its CPUs: constraints that match on the PCIe root.
+"""Finds the PCIe roots that a claim's CPUs should be close to, from constraints shared with other drivers' devices.
 
-The scheduler has seen to it that a group has *some* CPUs close to the root. Which ones a request gets out of the group
-is decided here on the node, so the agent has to know the root: the allocation does not name it, the slices of the other
-drivers do.
+The scheduler ensures only that a device has some CPUs close to the root. The agent chooses the CPUs, so it has to know
+the root. The allocation does not name it, but the slices of the other drivers do.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +16,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A device of another driver."""
+    """A device of another driver that shares a constraint with our devices."""
 
     driver: str
     pool: str
@@ -26,14 +25,14 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """One constraint: devices that stand at one PCIe root."""
+    """One constraint: all its devices are at the same PCIe root."""
 
-    requests: frozenset[str]  # of our driver, "main" or "main/sub" as in the allocation's results
+    requests: frozenset[str]  # for our driver, "main" or "main/sub" as in the allocation's results
     neighbours: tuple[Neighbour, ...]
 
 
 def alignments_of(claim: Json) -> tuple[Alignment, ...]:
-    """The constraints on PCIe roots that concern both our devices and others'."""
+    """The constraints on PCIe roots that apply to our devices and to those of other drivers."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     asked = (claim.get("spec") or {}).get("devices") or {}
@@ -45,14 +44,15 @@ def alignments_of(claim: Json) -> tuple[Alignment, ...]:
         ours = frozenset(result["request"] for result in concerned if result["driver"] == names.DRIVER)
         others = [result for result in concerned if result["driver"] != names.DRIVER]
         if ours and others:
-            neighbours = tuple(Neighbour(one["driver"], one["pool"], one["device"]) for one in others)
+            neighbours = tuple(Neighbour(other["driver"], other["pool"], other["device"]) for other in others)
             found.append(Alignment(ours, neighbours))
     return tuple(found)
 
 
 def roots_of(slices: Iterable[Json], neighbour: Neighbour) -> frozenset[str]:
-    """The PCIe roots of a device, from the slices of its driver; none when they do not tell."""
-    in_pool = [one["spec"] for one in slices if one["spec"]["pool"]["name"] == neighbour.pool]
+    """The PCIe roots of a device, from the slices of its driver; none if they do not name any."""
+    specs = [slice_object["spec"] for slice_object in slices]
+    in_pool = [spec for spec in specs if spec["pool"]["name"] == neighbour.pool]
     newest = max((spec["pool"].get("generation", 0) for spec in in_pool), default=0)
     for spec in in_pool:
         for device in spec.get("devices") or ():
@@ -63,6 +63,6 @@ def roots_of(slices: Iterable[Json], neighbour: Neighbour) -> frozenset[str]:
 
 
 def matched(roots: Collection[frozenset[str]]) -> frozenset[str]:
-    """The roots at which all of these devices stand; devices of which nothing is known have no say."""
-    known = [one for one in roots if one]
+    """The roots that all of these devices have in common; devices with unknown roots are ignored."""
+    known = [device_roots for device_roots in roots if device_roots]
     return frozenset.intersection(*known) if known else frozenset()

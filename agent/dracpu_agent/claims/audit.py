@@ -1,8 +1,8 @@
-"""Which claims the ledger may let go although nobody unprepared them.
+"""Decides which claims the ledger may release although the kubelet has not unprepared them.
 
-The kubelet forgets claims only in rare accidents, and a claim released by mistake is an outage, so the audit asks for
-much: two findings, minutes apart, each saying that the claim is gone from the API server, replaced or allocated to
-another node, while the runtime lists no container of it.
+The kubelet forgets claims only in rare accidents, and a claim released by mistake is an outage. So the audit requires
+two findings, minutes apart, that the claim is gone from the API server, replaced or allocated to another node, while
+the runtime lists no container of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from dracpu_api import names
 
 
 class Finding(Enum):
-    """What one look at the API server said of a held claim."""
+    """The state of a held claim in the API server."""
 
     IN_ORDER = "the claim is allocated on this node"
     GONE = "the claim does not exist any more"
@@ -22,7 +22,7 @@ class Finding(Enum):
 
 
 def look(uid: str, claim: Mapping[str, Any] | None, node_name: str) -> Finding:
-    """Judges the claim object that the API server answered; None stands for its 404."""
+    """Judges the claim object that the API server returned; None stands for 404."""
     if claim is None:
         return Finding.GONE
     if claim["metadata"]["uid"] != uid:
@@ -34,7 +34,7 @@ def look(uid: str, claim: Mapping[str, Any] | None, node_name: str) -> Finding:
 
 
 class Audit:
-    """Remembers who was found missing, so that only the second finding counts."""
+    """Remembers which claims were missing, because only the second finding counts."""
 
     def __init__(self) -> None:
         self._suspects: set[str] = set()

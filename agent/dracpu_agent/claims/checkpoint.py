@@ -1,6 +1,6 @@
-"""The checkpoint's text: everything that must survive a restart, with a checksum over it.
+"""Encodes and decodes the checkpoint: everything that must survive a restart, with a checksum.
 
-Records say their kind, so that a second kind of grant can join without a new format.
+Grants name their kind, so that another kind of grant can be added without a new format.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ VERSION: Final = 1
 
 
 class CheckpointError(DriverError):
-    """A checkpoint that cannot be read; the message says what is wrong with it."""
+    """An invalid checkpoint; the message names the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a restarted agent needs to go on as if it had not been away."""
+    """The state that a restarted agent continues from."""
 
     node: str
-    spec: CpuNodeSpec | None  # the last good settings: an agent goes on with them when the API server is away
+    spec: CpuNodeSpec | None  # the last good settings, for a restart without a reachable API server
     claims: tuple[HeldClaim, ...]
-    former: Settings | None = None  # whose devices are published while the node settles
+    former: Settings | None = None  # their devices are published while the node settles
     earmarks: Places = field(default_factory=dict)
-    withheld: CpuSet = EMPTY  # the core that stays with the system where nothing is reserved
+    withheld: CpuSet = EMPTY  # the core kept for the system if no CPUs are reserved
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -60,14 +60,14 @@ def encode(checkpoint: Checkpoint) -> bytes:
 
 
 def decode(data: bytes) -> Checkpoint:
-    """Refuses anything that is not exactly what `encode` wrote."""
+    """Reads the output of `encode`; raises CheckpointError for anything else."""
     try:
         document = json.loads(data)
         body = document["body"]
         if document["checksum"] != _checksum(body):
-            raise CheckpointError("its checksum does not match: it was damaged or edited")
+            raise CheckpointError("the checksum does not match: the file was damaged or edited")
         if body["version"] != VERSION:
-            raise CheckpointError(f"it has version {body['version']}, this agent reads version {VERSION}")
+            raise CheckpointError(f"version {body['version']} is not supported: this agent reads version {VERSION}")
         spec = None if body["spec"] is None else decode_spec(body["spec"])
         claims = tuple(decode_claim(claim) for claim in body["claims"])
         former = None if body["former"] is None else decode_settings(body["former"])
@@ -75,14 +75,14 @@ def decode(data: bytes) -> Checkpoint:
             uid: {device: CpuSet.parse(cpus) for device, cpus in places.items()}
             for uid, places in body["earmarks"].items()
         }
-        withheld = CpuSet.parse(body.get("withheld", ""))  # absent in those of version 0.1.0
+        withheld = CpuSet.parse(body.get("withheld", ""))  # absent in checkpoints of agent 0.1.0
         return Checkpoint(body["node"], spec, claims, former, earmarks, withheld)
     except (ValueError, AttributeError, KeyError, TypeError, SettingsError) as error:
-        raise CheckpointError(f"it cannot be read: {error!r}") from error
+        raise CheckpointError(f"the content is invalid: {error!r}") from error
 
 
 def encode_claim(claim: HeldClaim) -> dict[str, Any]:
-    """A claim as JSON; also written into its CDI file, from which a lost checkpoint is rebuilt."""
+    """A claim as JSON. Its CDI file contains this, too, so that a lost checkpoint can be rebuilt."""
     return {
         "namespace": claim.ref.namespace,
         "name": claim.ref.name,
@@ -115,12 +115,12 @@ def decode_claim(claim: Mapping[str, Any]) -> HeldClaim:
             lingering=claim["lingering"],
         )
     except (KeyError, TypeError, CpuSetError) as error:
-        raise CheckpointError(f"a claim in it cannot be read: {error!r}") from error
+        raise CheckpointError(f"a claim is invalid: {error!r}") from error
 
 
 def _decode_grant(grant: Mapping[str, Any]) -> CpuGrant:
     if grant["kind"] != "cpu":
-        raise CheckpointError(f"it holds a grant of kind {grant['kind']}, which this agent does not know")
+        raise CheckpointError(f"a claim has a grant of kind {grant['kind']}, which this agent does not support")
     return CpuGrant(grant["request"], grant["pool"], grant["device"], grant["shareID"], CpuSet.parse(grant["cpus"]))
 
 

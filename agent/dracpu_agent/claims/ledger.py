@@ -1,4 +1,4 @@
-"""Who holds which CPUs: the one place that can say so, and that makes sure that nobody else does.
+"""Records which claim holds which CPUs, and refuses to give one CPU to two claims.
 
 A claim is *held* from Prepare to Unprepare, and *lingering* while containers of an unprepared claim still run: its
 CPUs are then neither free nor shared, and Prepare of the same claim revives it.
@@ -14,7 +14,7 @@ from dracpu_api.errors import DriverError
 
 
 class LedgerError(DriverError):
-    """Two claims would hold one CPU: a defect of this driver, stopped before it does harm."""
+    """Two claims would hold the same CPU: a defect of this driver, stopped before it does harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class HeldClaim:
 
     @property
     def namespace(self) -> str:
-        """Claims are used in their own namespace only."""
+        """The claim's namespace; only pods of this namespace can use the claim."""
         return self.ref.namespace
 
     @property
@@ -47,7 +47,7 @@ class HeldClaim:
         return union(grant.cpus for grant in self.grants if grant.base_request == request)
 
     def uses(self) -> Iterator[tuple[str | None, CpuSet]]:
-        """What a container can be handed: the whole claim where it has one request, else each request by itself."""
+        """The units that a container can get: the claim if it has one request, otherwise each request separately."""
         if len(self.requests) == 1:
             yield None, self.cpus
         else:
@@ -61,7 +61,7 @@ class HeldClaim:
 
 
 class Ledger:
-    """Claim UID -> held claim. No two of them share a CPU, ever."""
+    """Claim UID -> held claim. Two claims never share a CPU."""
 
     def __init__(self, claims: Iterable[HeldClaim] = ()) -> None:
         self._claims: dict[str, HeldClaim] = {}
@@ -80,14 +80,14 @@ class Ledger:
         return self._claims
 
     def shares(self) -> Iterator[tuple[str, CpuSet]]:
-        """Each device name with CPUs held through it. Those of lingering claims stand under "": the claims are usually
-        deallocated, so that the scheduler does not count them any more."""
+        """Each device name with CPUs held through it. CPUs of lingering claims have the name "", because these claims
+        are usually deallocated, so that the scheduler does not count them any more."""
         for claim in self._claims.values():
             for grant in claim.grants:
                 yield "" if claim.lingering else grant.device, grant.cpus
 
     def take(self, claim: HeldClaim) -> None:
-        """Books a claim that is not in the ledger yet."""
+        """Adds a claim."""
         if claim.ref.uid in self._claims:
             raise LedgerError(f"claim {claim.ref} ({claim.ref.uid}) is in the ledger already")
         taken = EMPTY
@@ -99,7 +99,7 @@ class Ledger:
         self._held |= taken
 
     def release(self, uid: str) -> HeldClaim:
-        """Gives a claim's CPUs back."""
+        """Removes a claim, so that its CPUs are free."""
         claim = self._claims.pop(uid)
         self._held -= claim.cpus
         return claim

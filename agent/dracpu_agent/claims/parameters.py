@@ -1,7 +1,7 @@
-"""Opaque parameters: what a claim or its DeviceClass says of the CPUs it wants, beyond their number.
+"""Reads the opaque parameters with which a claim or its DeviceClass influences the choice of CPUs.
 
-Two forms are read, that of the Go driver (`cpuConfig`) and ours (`CpuClaimParameters`). A claim's word wins over its
-class's, field by field; a field that is not known is an error, for a misspelt wish is not a wish granted.
+There are two forms, that of the Go driver (`cpuConfig`) and ours (`CpuClaimParameters`). A claim's parameters override
+those of its class, field by field. Unknown fields are refused, so that a typo is reported and not ignored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,36 +18,36 @@ _THEIRS = "v1alpha1"
 
 
 class ParametersError(ClaimError):
-    """Parameters that cannot be followed."""
+    """Invalid parameters of a claim or its DeviceClass."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimParameters:
-    """What was said; None where the node's settings decide."""
+    """The parameters of one request; None where the node's settings apply."""
 
     cpuset: CpuSet | None = None
     strategy: Strategy | None = None
     full_cores: bool | None = None
     prefer_uncore_cache: bool | None = None
 
-    def over(self, other: "ClaimParameters") -> "ClaimParameters":
-        """These, and the other's where these say nothing."""
+    def with_defaults(self, defaults: "ClaimParameters") -> "ClaimParameters":
+        """These parameters, completed with defaults where they are None."""
         return ClaimParameters(
-            cpuset=other.cpuset if self.cpuset is None else self.cpuset,
-            strategy=self.strategy or other.strategy,
-            full_cores=other.full_cores if self.full_cores is None else self.full_cores,
+            cpuset=defaults.cpuset if self.cpuset is None else self.cpuset,
+            strategy=self.strategy or defaults.strategy,
+            full_cores=defaults.full_cores if self.full_cores is None else self.full_cores,
             prefer_uncore_cache=(
-                other.prefer_uncore_cache if self.prefer_uncore_cache is None else self.prefer_uncore_cache
+                defaults.prefer_uncore_cache if self.prefer_uncore_cache is None else self.prefer_uncore_cache
             ),
         )
 
-    def document(self) -> list[str | bool | None]:
-        """These, for comparison with what was said at another time."""
+    def as_json(self) -> list[str | bool | None]:
+        """The values for the digest of an allocation."""
         cpuset = None if self.cpuset is None else str(self.cpuset)
         return [cpuset, self.strategy, self.full_cores, self.prefer_uncore_cache]
 
     def applied_to(self, node: Allocation) -> Allocation:
-        """The node's settings with these on top."""
+        """The node's settings, overridden by these parameters."""
         return Allocation(
             strategy=self.strategy or node.strategy,
             full_cores=node.full_cores if self.full_cores is None else self.full_cores,
@@ -58,26 +58,26 @@ class ClaimParameters:
 
 
 def parameters_for(request: str, configs: Iterable[Mapping[str, Any]]) -> ClaimParameters:
-    """What the allocation's config entries for our driver say of one request, class entries under claim entries."""
+    """The parameters of one request from the allocation's config entries for our driver."""
     merged = {"FromClass": ClaimParameters(), "FromClaim": ClaimParameters()}
     for config in configs:
         if not concerns(config.get("requests") or (), request):
             continue
         source = str(config.get("source"))
         if source not in merged:
-            raise ParametersError(f"request {request}: the config's source {source} is not known to this driver")
-        said = read_parameters(config["opaque"].get("parameters"))
-        if source == "FromClass" and said.cpuset is not None:
+            raise ParametersError(f"request {request}: this driver does not support the config source {source}")
+        parameters = read_parameters(config["opaque"].get("parameters"))
+        if source == "FromClass" and parameters.cpuset is not None:
             raise ParametersError(
-                f'request {request}: its DeviceClass names the cpuset "{said.cpuset}", which all its claims would '
-                "share: name it in the claim"
+                f'request {request}: its DeviceClass sets the cpuset "{parameters.cpuset}" for all claims: set it in '
+                "the claim instead"
             )
-        merged[source] = said.over(merged[source])
-    return merged["FromClaim"].over(merged["FromClass"])
+        merged[source] = parameters.with_defaults(merged[source])
+    return merged["FromClaim"].with_defaults(merged["FromClass"])
 
 
 def read_parameters(parameters: object) -> ClaimParameters:
-    """Reads either form."""
+    """Reads parameters of either form."""
     if not isinstance(parameters, Mapping):
         raise ParametersError(f"the parameters for driver {names.DRIVER} must be an object, got {parameters!r}")
     version = parameters.get("apiVersion")
@@ -103,8 +103,8 @@ def read_parameters(parameters: object) -> ClaimParameters:
 
 
 def concerns(named: Iterable[str], request: str) -> bool:
-    """Whether a config or a constraint that names these requests is about this one. No name means every request; a
-    request's name stands for all its sub-requests."""
+    """True if a config or constraint with these request names applies to the request. No names mean every request; the
+    name of a request includes its subrequests."""
     named = tuple(named)
     return not named or request in named or request.partition("/")[0] in named
 
@@ -112,7 +112,7 @@ def concerns(named: Iterable[str], request: str) -> bool:
 def _refuse_unknown(value: Mapping[str, Any], known: Iterable[str], path: str) -> None:
     unknown = sorted(set(value) - set(known))
     if unknown:
-        raise ParametersError(f"{path}.{unknown[0]} is not known; known are {', '.join(known)}")
+        raise ParametersError(f"{path}.{unknown[0]} is an unknown field; known fields are {', '.join(known)}")
 
 
 def _cpuset(value: Mapping[str, Any], path: str) -> CpuSet | None:
@@ -120,7 +120,7 @@ def _cpuset(value: Mapping[str, Any], path: str) -> CpuSet | None:
     if text is None or text == "":
         return None
     if not isinstance(text, str):
-        raise ParametersError(f'{path}.cpuset must be a text like "0-3,8", got {text!r}')
+        raise ParametersError(f'{path}.cpuset must be a string like "0-3,8", got {text!r}')
     try:
         return CpuSet.parse(text)
     except CpuSetError as error:

@@ -1,4 +1,4 @@
-"""Kubernetes quantities ("2", "2000m", "1k", "2e0"), as far as whole CPUs need them."""
+"""Parses Kubernetes quantities ("2", "2000m", "1k", "2e0") that stand for whole CPUs."""
 
 import re
 from decimal import Decimal
@@ -15,7 +15,7 @@ _SUFFIX: Final = {
 
 
 def whole_cpus(quantity: str) -> int | None:
-    """The quantity as a number of CPUs; None when it is not a whole positive one."""
+    """The quantity as a number of CPUs, or None if it is not a positive whole number."""
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         return None

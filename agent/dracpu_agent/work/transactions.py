@@ -155,7 +155,7 @@ class ClaimTransactions:
             return granted
         request = read_request(ref, read, self._node.node_name)
         if not known and self._node.topology.pcie_roots:
-            request = request.beside(await self._claims.roots_beside(read))
+            request = request.with_roots(await self._claims.roots_beside(read))
         self._check_node()  # the runtime may have gone away during the reads
         return self._node.grant(request)
 
