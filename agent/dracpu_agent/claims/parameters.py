@@ -104,7 +104,7 @@ def read_parameters(parameters: object) -> ClaimParameters:
 
 def concerns(named: Iterable[str], request: str) -> bool:
     """True if a config or constraint with these request names applies to the request. No names mean every request; the
-    name of a request includes its subrequests."""
+    name of a request includes its sub-requests."""
     named = tuple(named)
     return not named or request in named or request.partition("/")[0] in named
 

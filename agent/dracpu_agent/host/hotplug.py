@@ -1,7 +1,7 @@
-"""Follows CPUs that come and go: a cheap look every few seconds, and all of sysfs when other CPUs are online.
+"""Follows CPUs that come and go: it polls the online CPUs every few seconds, and reads all of sysfs when they changed.
 
-A CPU on its way on or off is described incompletely for a moment, and its caches come last: so the machine is read
-again a little later, and once after every change.
+While a CPU goes online or offline, sysfs describes it incompletely, and its caches appear last. So the machine is read
+again after every change, and several times while CPUs are incomplete.
 """
 
 import asyncio
@@ -16,26 +16,26 @@ from dracpu_api.cpuset import CpuSet
 
 POLL_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
-TIMES_AGAIN: Final = 5  # what is incomplete after that is the firmware's fault, and stays so
+TIMES_AGAIN: Final = 5  # a CPU that is incomplete after that stays so: its firmware does not describe it
 
 log = structlog.get_logger("hotplug")
 
 
 class Sysfs(Protocol):
-    """Reads the machine; blocks for as long as that takes, and raises TopologyError."""
+    """Reads the machine. The methods block, and raise TopologyError."""
 
     def online(self) -> CpuSet:
-        """The CPUs that are online."""
+        """The online CPUs."""
         ...
 
     def topology(self) -> Topology:
-        """Everything."""
+        """The topology of the whole machine."""
         ...
 
 
 class Hotplug:
-    """Reads the machine when other CPUs are online than `known` has, and passes it to `replug`, which returns whether
-    anything has changed. `problem` says why the machine cannot be read; `on_problem` is called when it changes."""
+    """Reads the machine when the online CPUs differ from those of `known`, and passes it to `replug`, which returns
+    whether anything has changed. `problem` is why the machine cannot be read; a change of it calls `on_problem`."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Hotplug:
         self.problem = ""
 
     def read_again(self) -> None:
-        """Reads everything at once, whether or not other CPUs are online (SIGHUP)."""
+        """Reads the whole machine at once, even if the online CPUs are the same (SIGHUP)."""
         self._asked.set()
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Runs until cancelled."""
         times_again = TIMES_AGAIN if self._known().incomplete else 0
         while True:
             asked = await self._wait(self._again_seconds if times_again else self._poll_seconds)
@@ -86,7 +86,7 @@ class Hotplug:
         return online != known.online | CpuSet(known.incomplete)
 
     async def _read(self, times_again: int) -> int:
-        """Reads the machine; returns how many times it should be read again soon."""
+        """Reads the machine and returns how many more times to read it soon."""
         found = await asyncio.to_thread(self._sysfs.topology)
         former = self._known()
         if self._replug(found):
@@ -104,7 +104,7 @@ class Hotplug:
 
 
 def report_incomplete(found: Topology, former: Topology | None = None) -> None:
-    """Logs why CPUs that are online are not offered; each reason once."""
+    """Logs why online CPUs are not offered, each reason once."""
     known = former.incomplete if former else {}
     for cpu, reason in found.incomplete.items():
         if known.get(cpu) != reason:

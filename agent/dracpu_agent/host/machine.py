@@ -1,4 +1,4 @@
-"""The machine below the roots that the options name, read whenever it is asked for."""
+"""Reads the machine below the root directories that the options name."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,15 @@ from dracpu_api.cpuset import CpuSet
 
 @dataclass(frozen=True, slots=True)
 class HostMachine:
-    """Both methods block while they read, and raise TopologyError."""
+    """The machine's /sys and /proc. Both methods block while they read, and raise TopologyError."""
 
     sysfs_root: Path
     procfs_root: Path
 
     def online(self) -> CpuSet:
-        """The CPUs that are online."""
+        """The online CPUs."""
         return sysfs.read_online(self.sysfs_root)
 
     def topology(self) -> Topology:
-        """The whole machine."""
+        """The topology of the whole machine."""
         return sysfs.read(self.sysfs_root, self.procfs_root)
