@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import vectors
 from dracpu_agent.allocation.choose import Ask, choose
-from dracpu_agent.allocation.distributed import Over
+from dracpu_agent.allocation.distributed import Level
 from dracpu_agent.allocation.errors import (
     AllocationError,
     CpusetCutsCoresError,
@@ -40,7 +40,7 @@ def given_cpus(
     allocation: Allocation = PACKED,
     group: CpuSet | None = None,
     available: CpuSet | None = None,
-    over: Over = Over.UNCORES,
+    over: Level = Level.UNCORES,
 ) -> CpuSet:
     return choose(
         Machine.of(topology),
@@ -71,14 +71,14 @@ def test_distributed_over_the_l3_groups_of_a_numa_node() -> None:
 
 
 def test_distributed_over_the_numa_nodes_of_larger_devices() -> None:
-    got = given_cpus(EPYC, 48, allocation=DISTRIBUTED, group=EPYC.sockets[1], over=Over.NUMA_NODES)
+    got = given_cpus(EPYC, 48, allocation=DISTRIBUTED, group=EPYC.sockets[1], over=Level.NUMA_NODES)
     assert [len(got & node) for node in EPYC.numa_nodes.values() if got & node] == [24, 24]
     assert got <= EPYC.sockets[1]
 
 
 def test_distributed_in_full_cores_gives_parts_of_whole_cores() -> None:
     allocation = Allocation(strategy=Strategy.DISTRIBUTED, full_cores=True)
-    got = given_cpus(EPYC, 68, allocation=allocation, over=Over.NUMA_NODES)
+    got = given_cpus(EPYC, 68, allocation=allocation, over=Level.NUMA_NODES)
     parts = [got & node for node in EPYC.numa_nodes.values() if got & node]
     assert [len(part) for part in parts] == [24, 22, 22]
     assert all(cpus <= got for cpus in EPYC.cores.values() if cpus & got)
@@ -86,7 +86,7 @@ def test_distributed_in_full_cores_gives_parts_of_whole_cores() -> None:
 
 def test_a_whole_machine_is_packed_numa_node_by_numa_node() -> None:
     available = EPYC.online - CpuSet.parse("0")
-    got = given_cpus(EPYC, 64, available=available, over=Over.NUMA_NODES)
+    got = given_cpus(EPYC, 64, available=available, over=Level.NUMA_NODES)
     assert got == EPYC.numa_nodes[1] | EPYC.numa_nodes[2]
 
 
@@ -134,7 +134,7 @@ def test_every_answer_is_correct_and_every_refusal_has_a_reason(data: st.DataObj
     allocation = Allocation(
         data.draw(st.sampled_from(Strategy)), full_cores=data.draw(st.booleans()), prefer_uncore_cache=True
     )
-    over = data.draw(st.sampled_from(Over))
+    over = data.draw(st.sampled_from(Level))
     whole = [cpus for cpus in topology.cores.values() if cpus <= free & group]
     usable = CpuSet(cpu for cpus in whole for cpu in cpus) if allocation.full_cores else free & group
     totals = {0}
@@ -171,7 +171,7 @@ def explicit(cpus: str, *, count: int | None = None, allocation: Allocation = PA
         node - reserved,
         EPYC.online - reserved - CpuSet.parse("4-5"),
         Ask(len(named) if count is None else count, allocation, named),
-        Over.UNCORES,
+        Level.UNCORES,
         reserved=reserved,
     )
 

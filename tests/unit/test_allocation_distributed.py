@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kubelet_rules import Rules
 
 import vectors
-from dracpu_agent.allocation.distributed import Over, distributed
+from dracpu_agent.allocation.distributed import Level, distributed
 from dracpu_agent.allocation.errors import NotEnoughCpusError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_api.cpuset import CpuSet
@@ -36,7 +36,7 @@ def test_any_machine_is_served_in_bounded_time(data: st.DataObject) -> None:
     topology = data.draw(random_machines.machines())
     free = data.draw(random_machines.available(topology))
     count = data.draw(st.integers(1, len(topology.cpus) + 1))
-    chunk, over = data.draw(st.integers(1, 8)), data.draw(st.sampled_from(Over))
+    chunk, over = data.draw(st.integers(1, 8)), data.draw(st.sampled_from(Level))
     if count > len(free):
         with pytest.raises(NotEnoughCpusError):
             distributed(Machine.of(topology), free.mask, count, chunk, over=over)

@@ -1,7 +1,7 @@
 import pytest
 from nodes import machine
 
-from dracpu_agent.allocation.distributed import Over
+from dracpu_agent.allocation.distributed import Level
 from dracpu_agent.devices.device import RequestPolicy, Taint
 from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.offer import Offer
@@ -182,10 +182,10 @@ def test_devices_of_a_group_cover_every_cpu_once():
 @pytest.mark.parametrize(
     ("device", "over"),
     [
-        ("cpudevnuma000", Over.UNCORES),
-        ("cpudevsocket001", Over.NUMA_NODES),
-        ("cpudevmachine", Over.NUMA_NODES),
-        ("cpudevl3cache003", Over.UNCORES),
+        ("cpudevnuma000", Level.UNCORES),
+        ("cpudevsocket001", Level.NUMA_NODES),
+        ("cpudevmachine", Level.NUMA_NODES),
+        ("cpudevl3cache003", Level.UNCORES),
     ],
 )
 def test_distributed_divides_a_request_over_the_next_smaller_groups(device, over):

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from dracpu_agent.allocation.choose import Ask, choose
-from dracpu_agent.allocation.distributed import Over
+from dracpu_agent.allocation.distributed import Level
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.devices.device import Capacity
 from dracpu_agent.devices.offer import Offer
@@ -94,7 +94,7 @@ def play(topology: Topology, allocatable: CpuSet, strategy: Strategy, draw: Call
         assert unit in (None, capacity.policy.default), "claims do not change the unit"
         unit = capacity.policy.default
         amount = draw(1, (capacity.value - consumed) // unit) * unit
-        given_cpus = choose(machine, topology.online, allocatable - held, Ask(amount, allocation), Over.NUMA_NODES)
+        given_cpus = choose(machine, topology.online, allocatable - held, Ask(amount, allocation), Level.NUMA_NODES)
         held |= given_cpus
         consumed += amount
     assert len(held) == consumed

@@ -8,7 +8,7 @@ distributed.py  in equal parts, divided by balance.py         explicit.py  the C
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.cores import in_whole_cores
-from dracpu_agent.allocation.distributed import Over, distributed
+from dracpu_agent.allocation.distributed import Level, distributed
 from dracpu_agent.allocation.errors import InvalidCountError
 from dracpu_agent.allocation.explicit import check_explicit
 from dracpu_agent.allocation.machine import Machine
@@ -31,7 +31,7 @@ def choose(
     group: CpuSet,
     available: CpuSet,
     ask: Ask,
-    over: Over,
+    over: Level,
     *,
     reserved: CpuSet = EMPTY,
 ) -> CpuSet:
@@ -57,7 +57,7 @@ def choose(
     return CpuSet.of_mask(chosen)
 
 
-def _by_strategy(machine: Machine, free: int, ask: Ask, over: Over) -> int:
+def _by_strategy(machine: Machine, free: int, ask: Ask, over: Level) -> int:
     def allocate(among: int) -> int:
         if ask.allocation.strategy is Strategy.PACKED:
             return packed(machine, among, ask.count, prefer_uncore=ask.allocation.prefer_uncore_cache)

@@ -14,8 +14,8 @@ from dracpu_agent.allocation.order import numa_order, uncore_order
 from dracpu_agent.allocation.packed import packed, require
 
 
-class Over(Enum):
-    """The groups over which a request is distributed."""
+class Level(Enum):
+    """The level of the groups over which a request is distributed."""
 
     NUMA_NODES = "NUMA nodes"
     UNCORES = "L3 groups"  # not in the kubelet: its rule, applied one level below NUMA nodes
@@ -27,7 +27,7 @@ def distributed(
     count: int,
     chunk: int = 1,
     *,
-    over: Over = Over.NUMA_NODES,
+    over: Level = Level.NUMA_NODES,
     spread: bool = False,
 ) -> int:
     """Takes `count` of the available CPUs in equal parts, each a multiple of `chunk` (usually the threads of a core).
@@ -46,7 +46,7 @@ def distributed(
     return taken
 
 
-def _distribute(machine: Machine, free: int, count: int, chunk: int, over: Over, *, spread: bool) -> int:
+def _distribute(machine: Machine, free: int, count: int, chunk: int, over: Level, *, spread: bool) -> int:
     """The CPUs taken, or none if no choice of groups can give the parts."""
     groups, order = _groups(machine, free, over)
     parts = balance(
@@ -62,9 +62,9 @@ def _distribute(machine: Machine, free: int, count: int, chunk: int, over: Over,
     return taken
 
 
-def _groups(machine: Machine, free: int, over: Over) -> tuple[Sequence[Group], Sequence[Group]]:
+def _groups(machine: Machine, free: int, over: Level) -> tuple[Sequence[Group], Sequence[Group]]:
     """All groups of the machine, and the groups with a free CPU in the order of preference."""
-    if over is Over.NUMA_NODES:
+    if over is Level.NUMA_NODES:
         return machine.numa_nodes, numa_order(machine, free)
     return machine.uncores, uncore_order(machine, free)
 

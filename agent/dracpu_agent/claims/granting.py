@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.choose import Ask, choose
-from dracpu_agent.allocation.distributed import Over
+from dracpu_agent.allocation.distributed import Level
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.earmarks import Earmarks
@@ -67,7 +67,7 @@ class Granting:
         cpus = self._pick(group, (free & kept, free & close, free), wanted, divided_over(ask.device))
         return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
 
-    def _pick(self, group: CpuSet, choices: Sequence[CpuSet], wanted: Ask, over: Over) -> CpuSet:
+    def _pick(self, group: CpuSet, choices: Sequence[CpuSet], wanted: Ask, over: Level) -> CpuSet:
         """Picks out of the first choice that has enough; a claim's parameters may need other CPUs than its earmark."""
         *better, free = choices
         for cpus in better:

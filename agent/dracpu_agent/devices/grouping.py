@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from dracpu_agent.allocation.distributed import Over
+from dracpu_agent.allocation.distributed import Level
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet, union
@@ -26,7 +26,7 @@ class Grouping:
     groups: Callable[[Topology], Mapping[int, CpuSet]]  # a group's number -> its online CPUs
     number_of: Callable[[Cpu], int]  # the number of the group that a CPU belongs to
     attributes: Callable[[Sequence[Cpu]], Mapping[str, int]]  # of the device, from the CPUs of its group
-    divided_over: Over  # what the strategy `distributed` divides a request over, inside one device
+    divided_over: Level  # what the strategy `distributed` divides a request over, inside one device
 
     def devices(self, topology: Topology) -> Mapping[str, CpuSet]:
         """Each device's name with its online CPUs."""
@@ -65,10 +65,10 @@ def grouping_of(device: str) -> Grouping | None:
     return None if parsed is None or parsed.group_by is None else grouping(parsed.group_by)
 
 
-def divided_over(device: str) -> Over:
+def divided_over(device: str) -> Level:
     """What `distributed` divides a request for this device over. An individual device leaves nothing to divide."""
     found = grouping_of(device)
-    return Over.UNCORES if found is None else found.divided_over
+    return Level.UNCORES if found is None else found.divided_over
 
 
 def ungrouped(topology: Topology, settings: Settings) -> CpuSet:
@@ -101,7 +101,7 @@ _NUMA_NODES: Final = Grouping(
     groups=lambda topology: topology.numa_nodes,
     number_of=lambda cpu: cpu.numa,
     attributes=lambda cpus: {**_socket(cpus), **_numa_node(cpus)},
-    divided_over=Over.UNCORES,  # one level below the NUMA node that the device is
+    divided_over=Level.UNCORES,  # one level below the NUMA node that the device is
 )
 
 _SOCKETS: Final = Grouping(
@@ -109,7 +109,7 @@ _SOCKETS: Final = Grouping(
     groups=lambda topology: topology.sockets,
     number_of=lambda cpu: cpu.socket,
     attributes=_socket,
-    divided_over=Over.NUMA_NODES,
+    divided_over=Level.NUMA_NODES,
 )
 
 _MACHINE: Final = Grouping(
@@ -117,7 +117,7 @@ _MACHINE: Final = Grouping(
     groups=lambda topology: {_WHOLE_MACHINE: topology.online},
     number_of=lambda _: _WHOLE_MACHINE,
     attributes=lambda _: {},
-    divided_over=Over.NUMA_NODES,
+    divided_over=Level.NUMA_NODES,
 )
 
 _L3_CACHES: Final = Grouping(
@@ -125,5 +125,5 @@ _L3_CACHES: Final = Grouping(
     groups=lambda topology: topology.l3_groups,
     number_of=lambda cpu: cpu.l3,
     attributes=_l3_cache,
-    divided_over=Over.UNCORES,  # there is nothing below the cache: a request lies in one group
+    divided_over=Level.UNCORES,  # there is nothing below the cache: a request lies in one group
 )
