@@ -27,6 +27,26 @@ FORBIDDEN = [
     ("dracpu_operator.known", "dracpu_operator.api.cluster"),
     ("dracpu_operator.api", "dracpu_operator.reconcile"),
     ("dracpu_operator.api", "dracpu_agent.node"),
+    *(
+        (f"dracpu_agent.{room}", forbidden)
+        for room in ("claims", "placement", "devices", "allocation", "topology")
+        for forbidden in ("asyncio", "os", "time", "structlog", "grpc", "dracpu_agent.host.sysfs", "dracpu_agent.node")
+    ),
+    ("dracpu_agent.topology", "dracpu_agent.allocation.machine"),
+    ("dracpu_agent.allocation", "dracpu_agent.devices.grouping"),
+    ("dracpu_agent.devices", "dracpu_agent.placement.board"),
+    ("dracpu_agent.placement", "dracpu_agent.claims.ledger"),
+    ("dracpu_agent.kubelet", "dracpu_agent.runtime.plugin"),
+    ("dracpu_agent.cdi", "dracpu_agent.cluster.client"),
+    ("dracpu_agent.checkpoint", "dracpu_agent.host.sysfs"),
+    ("dracpu_agent.cluster", "dracpu_agent.report.conditions"),
+    ("dracpu_agent.http1", "dracpu_agent.claims.ledger"),
+    ("dracpu_agent.runtime", "grpc"),
+    ("dracpu_agent.report", "dracpu_agent.work.settings"),
+    ("dracpu_agent.work", "dracpu_agent.app"),
+    ("dracpu_agent.work", "pydantic"),
+    ("dracpu_agent.work", "dracpu_api.objects.models"),
+    ("dracpu_agent.cluster", "aiohttp"),
 ]
 
 # packages in which every module has its place in the layers
