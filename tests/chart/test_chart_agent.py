@@ -2,18 +2,12 @@
 
 from typing import Any
 
-import helm_chart
 import pytest
 import yaml
 from helm_chart import CHART, NAMESPACE, Manifest, container_of, granted, pod_of, render
 
 from dracpu_agent.cli import options
 from dracpu_api import names
-
-pytestmark = pytest.mark.skipif(
-    helm_chart.helm() is None,
-    reason="no helm on PATH nor in the cache: `make test-cluster` builds it",
-)
 
 
 @pytest.fixture

@@ -11,11 +11,6 @@ from helm_chart import HOOK, NAMESPACE, Manifest, container_of, granted, pod_of,
 from dracpu_api.objects.models import CpuDriverConfig
 from dracpu_api.objects.validate import parse
 
-pytestmark = pytest.mark.skipif(
-    helm_chart.helm() is None,
-    reason="no helm on PATH nor in the cache: `make test-cluster` builds it",
-)
-
 
 def hooks_at(event: str, *values: str) -> list[Manifest]:
     """The hooks of an event, in order."""

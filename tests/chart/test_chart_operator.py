@@ -1,16 +1,10 @@
 """The operator as the chart installs it: one of it, without any power over nodes, with the rights that it uses."""
 
-import helm_chart
 import pytest
 import yaml
 from helm_chart import CHART, NAMESPACE, Manifest, container_of, granted, pod_of, render
 
 from dracpu_operator import options
-
-pytestmark = pytest.mark.skipif(
-    helm_chart.helm() is None,
-    reason="no helm on PATH nor in the cache: `make test-cluster` builds it",
-)
 
 # everything that runs the operator's image
 WORKLOADS = [

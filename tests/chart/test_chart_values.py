@@ -13,11 +13,6 @@ from helm_chart import CHART, Manifest, RefusedError, render
 from dracpu_api import names
 from dracpu_api.objects import definitions
 
-pytestmark = pytest.mark.skipif(
-    helm_chart.helm() is None,
-    reason="no helm on PATH nor in the cache: `make test-cluster` builds it",
-)
-
 # every value -> what is given to --set; a value that stands for all below it ends the search there
 EXAMPLES = {
     "crds.install": "false",

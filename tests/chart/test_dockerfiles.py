@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helm_chart import ROOT, container_of, helm, pod_of, render
+from helm_chart import ROOT, container_of, pod_of, render
 
 DOCKERFILES = ("Dockerfile.agent", "Dockerfile.operator")
 
@@ -41,7 +41,6 @@ def test_what_is_copied_is_there_and_not_ignored(dockerfile: str) -> None:
         assert [path for path in allowed if source == path or source.startswith(f"{path}/")]
 
 
-@pytest.mark.skipif(helm() is None, reason="no helm on PATH nor in the cache: `make test-cluster` builds it")
 def test_the_chart_runs_the_operator_as_its_image_says() -> None:
     (user,) = re.findall(r"^USER (.*)$", text_of("Dockerfile.operator"), re.MULTILINE)
     deployment = render().the("Deployment", "dracpu-operator")

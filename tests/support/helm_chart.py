@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,10 @@ Manifest = dict[str, Any]
 
 class RefusedError(Exception):
     """Helm did not render the chart; the message is what it printed."""
+
+
+class HelmMissingError(Exception):
+    """No helm was found; the message names the ways to get one."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +78,21 @@ def granted(role: Manifest) -> dict[tuple[str, str], set[str]]:
     }
 
 
-def helm() -> str | None:
-    """The helm on PATH, or the one that the test cluster's build left in the cache."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return shutil.which("helm") or shutil.which(folder / "dra-cpu-operator" / "lab" / "bin" / "helm")
+def _helm() -> str:
+    """Finds the helm that was installed with this Python, or else the one on PATH or in the test cluster's cache."""
+    cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    lab = cache_folder / "dra-cpu-operator" / "lab" / "bin"
+    folders = (sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath), str(lab))
+    found = shutil.which("helm", path=os.pathsep.join(folders))
+    if found is None:
+        raise HelmMissingError("helm is missing: put it on PATH (`make venv` installs it on Linux on x86_64 only)")
+    return found
 
 
 @cache
 def render(*values: str, kubernetes: str = KUBERNETES) -> Rendered:
     """The chart with values as `--set` takes them; raises RefusedError."""
-    program = helm()
-    assert program is not None
-    words = [program, "template", "dra", str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes]
+    words = [_helm(), "template", "dra", str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes]
     done = subprocess.run(
         [*words, *(word for value in values for word in ("--set", value))],
         capture_output=True,
