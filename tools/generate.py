@@ -1,4 +1,7 @@
-"""Writes the files that are made from other files: the protobuf modules and the CRDs.
+"""Writes the generated files: the protobuf modules and the CRDs.
+
+Each CRD is written twice, into crds/ for `kubectl apply` and into the chart, because helm packages only what is in the
+chart's folder: it would follow a symbolic link, but warns about each, and git on Windows checks links out as text.
 
 python tools/generate.py            write them
 python tools/generate.py --check    write nothing; name the files that differ and exit 1
@@ -21,14 +24,16 @@ PROTO_FOLDERS: Final = (
     "agent/dracpu_agent/kubelet/proto",
     "agent/dracpu_agent/runtime/proto",
 )
+# folder -> the files in it that are generated, and are deleted when no source makes them any more
+GENERATED: Final = dict.fromkeys(PROTO_FOLDERS, "*_pb2.py*") | dict.fromkeys(definitions.FOLDERS, "*.yaml")
 
 
 class GenerateError(Exception):
-    """A source file that cannot be translated; protoc has told why on stderr."""
+    """A source file cannot be translated; protoc has printed the reason to stderr."""
 
 
 def protobuf_modules(folders: Iterable[str]) -> dict[str, str]:
-    """Path -> text of the Python modules and their types, made from all .proto files in these folders."""
+    """Makes the Python modules and their types from all .proto files in these folders; returns path -> text."""
     sources = [source for folder in folders for source in sorted((ROOT / folder).glob("*.proto"))]
     typing_plugin = Path(sys.executable).with_name("protoc-gen-mypy")
     with tempfile.TemporaryDirectory() as made:
@@ -49,25 +54,25 @@ def protobuf_modules(folders: Iterable[str]) -> dict[str, str]:
 
 
 def differing(wanted: Mapping[str, str]) -> list[str]:
-    """Files that do not say what is wanted, and protobuf modules that no source makes any more."""
+    """Returns the files that are missing or have another text, and those that no source makes any more."""
     changed = [path for path, text in wanted.items() if read(path) != text]
     return sorted(changed + leftovers(wanted))
 
 
 def read(path: str) -> str | None:
-    """The file's text; None when there is no such file."""
+    """Returns the file's text, or None when there is no such file."""
     file = ROOT / path
     return file.read_text() if file.is_file() else None
 
 
 def leftovers(wanted: Mapping[str, str]) -> list[str]:
-    """Protobuf modules whose source is gone."""
-    standing = (str(path.relative_to(ROOT)) for folder in PROTO_FOLDERS for path in (ROOT / folder).glob("*_pb2.py*"))
-    return [path for path in standing if path not in wanted]
+    """Returns the generated files whose source is gone."""
+    existing = (path for folder, pattern in GENERATED.items() for path in (ROOT / folder).glob(pattern))
+    return [path for path in (str(file.relative_to(ROOT)) for file in existing) if path not in wanted]
 
 
 def write(wanted: Mapping[str, str]) -> None:
-    """Brings the files on disk to what is wanted; files that already are stay untouched."""
+    """Writes the files that differ and deletes those that no source makes any more; others stay untouched."""
     for path in differing(wanted):
         if path in wanted:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +83,7 @@ def write(wanted: Mapping[str, str]) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description="Write the protobuf modules and the CRDs.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not up to date")
     check: bool = parser.parse_args().check
@@ -88,7 +93,7 @@ def main() -> int:
         return 0
     stale = differing(wanted)
     for path in stale:
-        sys.stdout.write(f"{path} is not what its source makes: run `make generate` and commit the result\n")
+        sys.stdout.write(f"{path} is out of date: run `make generate` and commit the result\n")
     return 1 if stale else 0
 
 

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import helm_chart
 import pytest
 import yaml
-from helm_chart import CHART, Manifest, RefusedError, render
+from helm_chart import CHART, Manifest, RefusedError, package, render
 
 from dracpu_api import names
 from dracpu_api.objects import definitions
@@ -180,6 +181,9 @@ class TestTheCrds:
         """Helm installs what stands in a folder `crds`, and never touches it again."""
         assert self.crds()
         assert not (CHART / "crds").exists()
+
+    def test_are_in_the_packaged_chart(self, tmp_path: Path) -> None:
+        assert render(chart=package(tmp_path)) == render()
 
     def test_can_be_left_to_somebody_else(self) -> None:
         assert not render("crds.install=false").of_kind("CustomResourceDefinition")

@@ -90,16 +90,22 @@ def _helm() -> str:
 
 
 @cache
-def render(*values: str, kubernetes: str = KUBERNETES) -> Rendered:
-    """The chart with values as `--set` takes them; raises RefusedError."""
-    words = [_helm(), "template", "dra", str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes]
-    done = subprocess.run(
-        [*words, *(word for value in values for word in ("--set", value))],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=30,
-    )
+def render(*values: str, kubernetes: str = KUBERNETES, chart: Path = CHART) -> Rendered:
+    """Renders the chart with values as `--set` takes them; raises RefusedError."""
+    settings = [word for value in values for word in ("--set", value)]
+    words = ["template", "dra", str(chart), "--namespace", NAMESPACE, "--kube-version", kubernetes, *settings]
+    return Rendered(tuple(manifest for manifest in yaml.safe_load_all(_run(*words)) if manifest))
+
+
+def package(folder: Path) -> Path:
+    """Packages the chart as a release does; returns the archive."""
+    _run("package", str(CHART), "--destination", str(folder))
+    (archive,) = folder.glob("*.tgz")
+    return archive
+
+
+def _run(*words: str) -> str:
+    done = subprocess.run([_helm(), *words], capture_output=True, check=False, text=True, timeout=30)
     if done.returncode:
         raise RefusedError(done.stderr)
-    return Rendered(tuple(manifest for manifest in yaml.safe_load_all(done.stdout) if manifest))
+    return done.stdout

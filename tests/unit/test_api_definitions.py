@@ -40,6 +40,12 @@ def test_the_files_in_the_repository_are_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text() == definitions.files()[path], "run `make generate` and commit the result"
 
 
+@pytest.mark.parametrize("folder", definitions.FOLDERS)
+def test_a_folder_with_crds_contains_no_other_manifests(folder: str) -> None:
+    """The chart installs every file of its folder, so a leftover would be installed, too."""
+    assert {file.name for file in (ROOT / folder).glob("*.yaml")} == definitions.crds().keys()
+
+
 def test_the_text_reads_back_as_the_definition() -> None:
     for resource in definitions.CUSTOM_RESOURCES:
         assert yaml.safe_load(definitions.crds()[f"{resource.plural}.yaml"]) == definitions.definition(resource)

@@ -1,6 +1,7 @@
 """The CRDs as YAML: the models' schemas, with what kubectl shows of each object.
 
-`files()` is all that is written into the repository: crds/ for `kubectl apply`, and the same text for the chart.
+`files()` returns all that `make generate` writes into the repository: the CRDs in crds/, for `kubectl apply`, and the
+same texts in the chart.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from dracpu_api.names import API_GROUP, API_VERSION
 from dracpu_api.objects.models import CpuDriverConfig, CpuNode
 from dracpu_api.objects.schema import structural
 
-CHART_FOLDER: Final = "charts/dra-cpu-operator/crd-files"
+FOLDERS: Final = ("crds", "charts/dra-cpu-operator/crd-files")
 
 _HEADER: Final = "# Made from crds/dracpu_api/objects by `make generate`; changes belong there.\n"
 
@@ -101,8 +102,8 @@ def crds() -> dict[str, str]:
 
 
 def files() -> dict[str, str]:
-    """Path in the repository -> text: the CRDs, and the chart's copy of them."""
-    return {f"{folder}/{name}": text for folder in ("crds", CHART_FOLDER) for name, text in crds().items()}
+    """Path in the repository -> text of each CRD; every folder gets the same files."""
+    return {f"{folder}/{name}": text for folder in FOLDERS for name, text in crds().items()}
 
 
 def definition(resource: CustomResource) -> dict[str, Any]:
