@@ -60,7 +60,7 @@ lab: $(READY) ## Build what the cluster tests run on: Kubernetes, containerd, ru
 	$(LAB) build
 
 test-cluster: lab ## The real cluster: builds it when missing, needs root (ARGS=-k..., LAB_KEEP=1, LAB_REUSE=1)
-	$(BIN)/pytest tests/cluster --durations 30 $(ARGS)
+	$(BIN)/pytest tests/cluster --durations 10 $(ARGS)
 
 lab-down: $(READY) ## Stop a cluster that LAB_KEEP=1 kept
 	$(LAB) down
