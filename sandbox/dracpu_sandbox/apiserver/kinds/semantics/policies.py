@@ -1,4 +1,4 @@
-"""The requestPolicy of a capacity: which amounts claims may ask for (facts/dra-observed.md section 2)."""
+"""The requestPolicy of a capacity: which amounts claims may ask for."""
 
 from collections.abc import Iterator
 from fractions import Fraction
