@@ -1,9 +1,9 @@
-# Every target prepares what it needs: a fresh machine has only Python >= 3.11 and make.
+# Every target installs what it needs; a machine has to have only Python >= 3.11 and make.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# what the sandbox needs and no more: a fresh machine has it in half the time
+# only the dependencies of the sandbox, which install in half the time
 PLAY   := .venv-sandbox
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 CODE   := agent crds operator sandbox tests tools
@@ -14,7 +14,7 @@ CODE   := agent crds operator sandbox tests tools
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-sandbox: $(PLAY)/.ready ## A whole cluster in one process, until Ctrl-C (ARGS="--nodes 1")
+sandbox: $(PLAY)/.ready ## Run a whole cluster in one process, until Ctrl-C (ARGS="--nodes 1")
 	@$(PLAY)/bin/dracpu-sandbox up $(ARGS)
 
 $(PLAY)/.ready: requirements/sandbox.txt pyproject.toml
@@ -33,42 +33,42 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-check: lint types imports generated ## Lint, types, import rules, generated files up to date
+check: lint types imports generated ## Check style, types, import rules and generated files
 
-lint: $(READY) ## ruff: style and common mistakes
+lint: $(READY) ## Check style and common mistakes with ruff
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 
-types: $(READY) ## mypy --strict
+types: $(READY) ## Check types with mypy --strict
 	$(BIN)/mypy $(CODE)
 
-imports: $(READY) ## import-linter: the rooms' import rules
+imports: $(READY) ## Check with import-linter which packages may import which
 	$(BIN)/lint-imports
 
-generated: $(READY) ## Fail when a generated file (CRDs, protobuf messages) is not what its source makes
+generated: $(READY) ## Check that the generated files (CRDs, protobuf messages) are up to date
 	$(BIN)/python tools/generate.py --check
 
-generate: $(READY) ## Write the CRDs and the protobuf messages anew
+generate: $(READY) ## Generate the CRDs and the protobuf messages
 	$(BIN)/python tools/generate.py
 
-test: $(READY) ## Everything that needs no root and no cluster
+test: $(READY) ## Run all tests that need neither root nor a cluster
 	$(BIN)/pytest -n auto $(ARGS)
 
-# the build is not the tests' time: it takes ten minutes on a machine that has nothing yet
+# a target of its own, because the first build takes ten minutes
 LAB = PYTHONPATH=tests/cluster $(BIN)/python -m lab
-lab: $(READY) ## Build what the cluster tests run on: Kubernetes, containerd, runc, a kernel (needs root and Go)
+lab: $(READY) ## Build Kubernetes, containerd, runc and a kernel for the cluster tests (needs root and Go)
 	$(LAB) build
 
-test-cluster: lab ## The real cluster: builds it when missing, needs root (ARGS=-k..., LAB_KEEP=1, LAB_REUSE=1)
+test-cluster: lab ## Run the tests on a real cluster, as root (ARGS=-k..., LAB_KEEP=1, LAB_REUSE=1)
 	$(BIN)/pytest tests/cluster --durations 10 $(ARGS)
 
 lab-down: $(READY) ## Stop a cluster that LAB_KEEP=1 kept
 	$(LAB) down
 
-bench: $(READY) ## Speed and memory, printed as tables
+bench: $(READY) ## Measure speed and memory, print tables
 	$(BIN)/python -m pytest tests/bench -s --timeout 900 $(ARGS)
 
-format: $(READY) ## Format the code and mend what ruff can mend
+format: $(READY) ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix-only $(CODE)
 	$(BIN)/ruff format $(CODE)
 
@@ -78,5 +78,5 @@ lock: $(READY) ## Resolve requirements/*.txt from pyproject.toml
 	for extra in agent operator sandbox dev; do $(LOCK) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	echo hatchling | $(LOCK) - --constraint requirements/dev.txt --output-file requirements/build.txt
 
-clean: ## Remove what the targets made here (the cluster's binaries stay in the user's cache)
+clean: ## Remove what the targets created here; the cluster's programs stay in the user's cache
 	rm -rf $(VENV) $(PLAY) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-{{/* Names are fixed, not made from the release's: the chart is installed once per cluster. */}}
+{{/* Object names do not contain the release's name, because the chart is installed once per cluster. */}}
 {{- define "dra-cpu.labels" -}}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -11,7 +11,7 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* The image as the runtime is asked for it; without a registry in front unless values name one. */}}
+{{/* The image reference; it has a registry only when the value contains one. */}}
 {{- define "dra-cpu.agent.image" -}}
 {{ .Values.agent.image.repository }}:{{ .Values.agent.image.tag | default .Chart.AppVersion }}
 {{- end }}
@@ -20,12 +20,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.operator.image.repository }}:{{ .Values.operator.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* Who an agent is to the API server. */}}
+{{/* The user name that the API server gives to agents. */}}
 {{- define "dra-cpu.agent.username" -}}
 system:serviceaccount:{{ .Release.Namespace }}:dracpu-agent
 {{- end }}
 
-{{/* What the pods of the operator's image have in common: where they may run, and as whom. */}}
+{{/* The part of the pod spec that the operator and the chart's Jobs share: where they run and as which user. */}}
 {{- define "dra-cpu.operator.pod" -}}
 automountServiceAccountToken: true
 enableServiceLinks: false
@@ -56,7 +56,7 @@ securityContext:
     type: RuntimeDefault
 {{- end }}
 
-{{/* Likewise for their containers. */}}
+{{/* The part of the container spec that the operator and the chart's Jobs share. */}}
 {{- define "dra-cpu.operator.container" -}}
 image: {{ include "dra-cpu.operator.image" . }}
 imagePullPolicy: {{ .Values.operator.image.pullPolicy }}
@@ -69,7 +69,7 @@ securityContext:
 terminationMessagePolicy: FallbackToLogsOnError
 {{- end }}
 
-{{/* What makes a manifest a hook that leaves nothing behind; a Job that failed stays, for its log. */}}
+{{/* Annotations of a hook. Helm deletes hooks that succeeded; a failed Job stays, so that its log can be read. */}}
 {{- define "dra-cpu.hook" -}}
 helm.sh/hook: {{ .events }}
 helm.sh/hook-weight: {{ .weight | quote }}
