@@ -1,10 +1,10 @@
-"""What the chart installs on the nodes: an agent with few rights, and the rules that hold it to its own node."""
+"""The chart installs an agent on each node, with few rights and with policies that limit it to its own node."""
 
 from typing import Any
 
 import pytest
 import yaml
-from helm_chart import CHART, NAMESPACE, Manifest, container_of, granted, pod_of, render
+from helm_chart import CHART, NAMESPACE, Manifest, container_of, pod_of, render, rights_of
 
 from dracpu_agent.cli import options
 from dracpu_api import names
@@ -27,7 +27,7 @@ def container(daemon_set: Manifest) -> Manifest:
 
 @pytest.fixture
 def role() -> Manifest:
-    return render().the("ClusterRole", "dracpu-agent")
+    return render().named("ClusterRole", "dracpu-agent")
 
 
 def host_paths(pod: Manifest) -> dict[str, Any]:
@@ -35,15 +35,15 @@ def host_paths(pod: Manifest) -> dict[str, Any]:
 
 
 def mounts(pod: Manifest, container: Manifest) -> dict[str, bool]:
-    """Path on the node -> whether it is mounted for reading only; the path in the container has to be the same."""
+    """Path on the node -> whether it is mounted read-only; asserts that the container has it at the same path."""
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     for mount in container["volumeMounts"]:
         assert mount["mountPath"] == paths[mount["name"]]
     return {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
 
 
-class TestTheAgentsPod:
-    def test_has_root_without_any_of_its_powers(self, pod: Manifest, container: Manifest) -> None:
+class TestAgentPod:
+    def test_runs_as_root_without_capabilities(self, pod: Manifest, container: Manifest) -> None:
         assert pod["securityContext"]["runAsUser"] == 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container["securityContext"] == {
@@ -53,10 +53,10 @@ class TestTheAgentsPod:
             "readOnlyRootFilesystem": True,
         }
 
-    def test_shares_no_namespace_with_the_node(self, pod: Manifest) -> None:
+    def test_uses_no_namespace_of_the_host(self, pod: Manifest) -> None:
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
 
-    def test_sees_of_the_node_only_what_it_works_with(self, pod: Manifest, container: Manifest) -> None:
+    def test_mounts_only_the_paths_of_the_node_that_it_needs(self, pod: Manifest, container: Manifest) -> None:
         assert mounts(pod, container) == {
             "/var/lib/kubelet/plugins/dra.cpu": False,
             "/var/lib/kubelet/plugins_registry": False,
@@ -66,48 +66,48 @@ class TestTheAgentsPod:
             "/var/lib/dracpu": False,
         }
 
-    def test_makes_no_folder_that_the_kubelet_should_have_made(self, pod: Manifest) -> None:
+    def test_does_not_create_paths_that_the_kubelet_creates(self, pod: Manifest) -> None:
         kinds = host_paths(pod)
         assert kinds["/var/lib/kubelet/plugins_registry"] == "Directory"
         assert kinds["/var/lib/kubelet/cpu_manager_state"] == "File"
 
-    def test_runs_on_every_linux_node_and_is_the_last_to_go(self, pod: Manifest) -> None:
+    def test_runs_on_all_linux_nodes_and_is_not_preempted(self, pod: Manifest) -> None:
         assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}
         assert pod["tolerations"] == [{"operator": "Exists"}]
         assert pod["priorityClassName"] == "system-node-critical"
 
-    def test_is_never_there_twice(self, daemon_set: Manifest) -> None:
+    def test_never_runs_twice_on_a_node(self, daemon_set: Manifest) -> None:
         assert daemon_set["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": "10%"}
 
-    def test_has_a_memory_limit_and_is_not_throttled(self, container: Manifest) -> None:
+    def test_has_a_memory_limit_and_no_cpu_limit(self, container: Manifest) -> None:
         assert container["resources"] == {
             "requests": {"cpu": "50m", "memory": "64Mi"},
             "limits": {"memory": "128Mi"},
         }
 
-    def test_is_asked_how_it_is_once_it_has_started(self, container: Manifest) -> None:
+    def test_has_probes_for_starting_running_and_readiness(self, container: Manifest) -> None:
         assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
         assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
         assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
-    def test_gives_the_agent_options_that_it_knows(self, pod: Manifest, container: Manifest) -> None:
+    def test_passes_options_that_the_agent_accepts(self, pod: Manifest, container: Manifest) -> None:
         parsed = options.run_options(options.parser({}).parse_args(container["args"]))
-        assert parsed.node_name == "$(NODE_NAME)"  # the kubelet puts the variable's value in
+        assert parsed.node_name == "$(NODE_NAME)"  # the kubelet replaces it by the variable's value
         assert container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
         mounted = mounts(pod, container)
         assert {str(parsed.cdi_dir), str(parsed.state_dir), str(parsed.nri_socket.parent)} <= mounted.keys()
         assert str(parsed.kubelet_root / "plugins" / names.DRIVER) in mounted
 
-    def test_image_names_no_registry(self, container: Manifest) -> None:
+    def test_image_has_no_registry_by_default(self, container: Manifest) -> None:
         app_version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
         assert container["image"] == f"dracpu-agent:{app_version}"
 
-    def test_is_selected_by_labels_that_no_upgrade_changes(self, daemon_set: Manifest) -> None:
+    def test_is_selected_by_labels_that_upgrades_do_not_change(self, daemon_set: Manifest) -> None:
         labels = daemon_set["spec"]["template"]["metadata"]["labels"]
         assert daemon_set["spec"]["selector"]["matchLabels"] == labels
         assert not [value for value in labels.values() if "0.1" in value]
 
-    def test_follows_the_values(self) -> None:
+    def test_uses_the_values(self) -> None:
         made = render(
             "agent.image.repository=localhost/dracpu-agent",
             "agent.image.tag=lab",
@@ -125,9 +125,9 @@ class TestTheAgentsPod:
         assert container["ports"] == [{"name": "http", "containerPort": 9090}]
 
 
-class TestTheAgentsRights:
-    def test_are_these_and_no_others(self, role: Manifest) -> None:
-        assert granted(role) == {
+class TestAgentRights:
+    def test_are_exactly_these(self, role: Manifest) -> None:
+        assert rights_of(role) == {
             ("resource.k8s.io", "resourceclaims"): {"get"},
             ("resource.k8s.io", "resourceclaims/status"): {"patch"},
             ("resource.k8s.io", "resourceclaims/driver"): {"associated-node:patch"},
@@ -137,45 +137,47 @@ class TestTheAgentsRights:
             ("dra.cpu", "cpunodes/status"): {"patch"},
         }
 
-    def test_over_events_end_at_the_namespace_that_has_those_of_cpu_nodes(self) -> None:
-        role = render().the("Role", "dracpu-agent")
+    def test_to_create_events_are_limited_to_the_namespace_of_cpu_node_events(self) -> None:
+        role = render().named("Role", "dracpu-agent")
         assert role["metadata"]["namespace"] == "default"
-        assert granted(role) == {("events.k8s.io", "events"): {"create"}}
+        assert rights_of(role) == {("events.k8s.io", "events"): {"create"}}
 
-    def test_over_claims_end_at_its_own_driver(self, role: Manifest) -> None:
+    def test_to_write_claims_are_limited_to_its_own_driver(self, role: Manifest) -> None:
         (rule,) = (rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"])
         assert rule["resourceNames"] == [names.DRIVER]
 
     @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
-    def test_belong_to_the_account_that_the_pod_runs_as(self, kind: str, pod: Manifest) -> None:
-        binding = render().the(f"{kind}Binding", "dracpu-agent")
+    def test_belong_to_the_service_account_of_the_pod(self, kind: str, pod: Manifest) -> None:
+        binding = render().named(f"{kind}Binding", "dracpu-agent")
         account = {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": NAMESPACE}
         assert binding["subjects"] == [account]
         assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "dracpu-agent"}
 
-    def test_token_is_mounted_only_where_it_is_asked_for(self, pod: Manifest) -> None:
-        account = render().the("ServiceAccount", pod["serviceAccountName"])
+    def test_token_is_mounted_only_by_the_pods_that_request_it(self, pod: Manifest) -> None:
+        account = render().named("ServiceAccount", pod["serviceAccountName"])
         assert account["automountServiceAccountToken"] is False
         assert pod["automountServiceAccountToken"] is True
 
 
-class TestTheAdmissionPolicies:
+class TestAdmissionPolicies:
     @pytest.mark.parametrize("name", ["dracpu-agent-own-slices", "dracpu-agent-own-cpunode"])
     def test_deny_and_fail_closed(self, name: str) -> None:
-        policy = render().the("ValidatingAdmissionPolicy", name)
+        policy = render().named("ValidatingAdmissionPolicy", name)
         (binding,) = (
-            one for one in render().of_kind("ValidatingAdmissionPolicyBinding") if one["spec"]["policyName"] == name
+            binding
+            for binding in render().of_kind("ValidatingAdmissionPolicyBinding")
+            if binding["spec"]["policyName"] == name
         )
         assert policy["spec"]["failurePolicy"] == "Fail"
         assert binding["spec"]["validationActions"] == ["Deny"]
 
-    def test_concern_the_agents_account_only(self, pod: Manifest) -> None:
+    def test_apply_only_to_the_agents_account(self, pod: Manifest) -> None:
         account = f"system:serviceaccount:{NAMESPACE}:{pod['serviceAccountName']}"
         for policy in render().of_kind("ValidatingAdmissionPolicy"):
             (condition,) = policy["spec"]["matchConditions"]
             assert condition["expression"] == f"request.userInfo.username == '{account}'"
 
-    def test_cover_every_way_of_writing_a_slice_and_a_cpu_node(self) -> None:
+    def test_cover_every_write_of_slices_and_cpu_nodes(self) -> None:
         covered = {
             (group, resource): set(rule["operations"])
             for policy in render().of_kind("ValidatingAdmissionPolicy")
@@ -190,5 +192,5 @@ class TestTheAdmissionPolicies:
             ("dra.cpu", "cpunodes/status"): every_way,
         }
 
-    def test_can_be_left_out(self) -> None:
+    def test_can_be_disabled(self) -> None:
         assert not render("admissionPolicy.create=false").of_kind("ValidatingAdmissionPolicy")

@@ -1,12 +1,12 @@
-"""The operator as the chart installs it: one of it, without any power over nodes, with the rights that it uses."""
+"""The chart installs one operator, without access to its node, and with only the rights that it uses."""
 
 import pytest
 import yaml
-from helm_chart import CHART, NAMESPACE, Manifest, container_of, granted, pod_of, render
+from helm_chart import CHART, NAMESPACE, Manifest, container_of, pod_of, render, rights_of
 
 from dracpu_operator import options
 
-# everything that runs the operator's image
+# all objects with pods of the operator's image
 WORKLOADS = [
     ("Deployment", "dracpu-operator"),
     ("Job", "dracpu-default-config"),
@@ -17,16 +17,16 @@ WORKLOADS = [
 @pytest.fixture(params=WORKLOADS, ids=[name for _, name in WORKLOADS])
 def workload(request: pytest.FixtureRequest) -> Manifest:
     kind, name = request.param
-    return render().the(kind, name)
+    return render().named(kind, name)
 
 
 @pytest.fixture
 def deployment() -> Manifest:
-    return render().the("Deployment", "dracpu-operator")
+    return render().named("Deployment", "dracpu-operator")
 
 
-class TestWhateverRunsTheOperatorsImage:
-    def test_is_not_root_and_can_do_nothing_that_a_process_does_not_need(self, workload: Manifest) -> None:
+class TestEveryPodWithTheOperatorsImage:
+    def test_does_not_run_as_root_and_has_no_capabilities(self, workload: Manifest) -> None:
         assert pod_of(workload)["securityContext"] == {
             "runAsNonRoot": True,
             "runAsUser": 65532,
@@ -40,28 +40,28 @@ class TestWhateverRunsTheOperatorsImage:
             "readOnlyRootFilesystem": True,
         }
 
-    def test_sees_nothing_of_the_node(self, workload: Manifest) -> None:
+    def test_uses_no_namespace_and_no_path_of_the_host(self, workload: Manifest) -> None:
         pod = pod_of(workload)
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
         assert not [volume for volume in pod.get("volumes", []) if "hostPath" in volume]
 
-    def test_comes_from_an_image_that_names_no_registry(self, workload: Manifest) -> None:
+    def test_uses_an_image_without_a_registry_by_default(self, workload: Manifest) -> None:
         app_version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
         assert container_of(workload)["image"] == f"dracpu-operator:{app_version}"
 
-    def test_has_a_memory_limit_and_is_not_throttled(self, workload: Manifest) -> None:
+    def test_has_a_memory_limit_and_no_cpu_limit(self, workload: Manifest) -> None:
         assert container_of(workload)["resources"] == {
             "requests": {"cpu": "50m", "memory": "128Mi"},
             "limits": {"memory": "512Mi"},
         }
 
-    def test_has_its_token_mounted_because_it_asks_for_it(self, workload: Manifest) -> None:
+    def test_requests_its_token(self, workload: Manifest) -> None:
         pod = pod_of(workload)
-        account = render().the("ServiceAccount", pod["serviceAccountName"])
+        account = render().named("ServiceAccount", pod["serviceAccountName"])
         assert account["automountServiceAccountToken"] is False
         assert pod["automountServiceAccountToken"] is True
 
-    def test_says_what_the_operators_command_line_takes(self, workload: Manifest) -> None:
+    def test_has_arguments_that_the_command_accepts(self, workload: Manifest) -> None:
         assert options.parse(container_of(workload)["args"], {}).command in {
             "run",
             "default-config",
@@ -69,7 +69,7 @@ class TestWhateverRunsTheOperatorsImage:
         }
 
     @pytest.mark.parametrize(("kind", "name"), WORKLOADS)
-    def test_runs_where_the_values_say(self, kind: str, name: str) -> None:
+    def test_runs_as_and_where_the_values_say(self, kind: str, name: str) -> None:
         made = render(
             "operator.image.repository=localhost/dracpu-operator",
             "operator.image.tag=lab",
@@ -81,7 +81,7 @@ class TestWhateverRunsTheOperatorsImage:
             "operator.env[0].name=HTTPS_PROXY",
             "operator.env[0].value=http://proxy:3128",
             "imagePullSecrets[0].name=registry",
-        ).the(kind, name)
+        ).named(kind, name)
         pod, container = pod_of(made), container_of(made)
         assert (container["image"], container["imagePullPolicy"]) == ("localhost/dracpu-operator:lab", "Never")
         assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}
@@ -92,15 +92,15 @@ class TestWhateverRunsTheOperatorsImage:
         assert pod["imagePullSecrets"] == [{"name": "registry"}]
 
 
-class TestTheOperator:
-    def test_is_there_once_even_while_it_is_replaced(self, deployment: Manifest) -> None:
+class TestOperator:
+    def test_never_runs_twice(self, deployment: Manifest) -> None:
         assert deployment["spec"]["replicas"] == 1
         assert deployment["spec"]["strategy"] == {"type": "Recreate"}
 
-    def test_is_not_pushed_out_by_ordinary_pods(self, deployment: Manifest) -> None:
+    def test_is_not_preempted_by_ordinary_pods(self, deployment: Manifest) -> None:
         assert pod_of(deployment)["priorityClassName"] == "system-cluster-critical"
 
-    def test_is_asked_how_it_is_once_it_has_started(self, deployment: Manifest) -> None:
+    def test_has_probes_for_starting_running_and_readiness(self, deployment: Manifest) -> None:
         container = container_of(deployment)
         assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
         assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
@@ -110,32 +110,32 @@ class TestTheOperator:
         probe = container_of(deployment)["startupProbe"]
         assert probe["periodSeconds"] * probe["failureThreshold"] == 180
 
-    def test_is_given_options_that_it_knows(self) -> None:
+    def test_gets_options_that_it_accepts(self) -> None:
         made = render("operator.httpPort=9090", "operator.logLevel=debug", "operator.logFormat=text")
         container = container_of(made.only("Deployment"))
         parsed = options.run_options(options.parse(container["args"], {}))
         assert (parsed.http_address, parsed.log_level, parsed.log_format) == (":9090", "debug", "text")
         assert container["ports"] == [{"name": "http", "containerPort": 9090}]
 
-    def test_knows_its_pods_name_for_its_events(self, deployment: Manifest) -> None:
+    def test_gets_the_name_of_its_pod_for_events(self, deployment: Manifest) -> None:
         (variable,) = container_of(deployment)["env"]
         assert variable == {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
 
-    def test_is_selected_by_labels_that_no_upgrade_changes(self, deployment: Manifest) -> None:
+    def test_is_selected_by_labels_that_upgrades_do_not_change(self, deployment: Manifest) -> None:
         labels = deployment["spec"]["template"]["metadata"]["labels"]
         assert deployment["spec"]["selector"]["matchLabels"] == labels
         assert not [value for value in labels.values() if "0.1" in value]
 
-    def test_takes_no_other_pod_of_the_chart_for_its_own(self, deployment: Manifest) -> None:
+    def test_does_not_select_other_pods_of_the_chart(self, deployment: Manifest) -> None:
         wanted = deployment["spec"]["selector"]["matchLabels"].items()
         others = [*render().of_kind("Job"), *render().of_kind("DaemonSet")]
         assert others
-        assert not [one for one in others if wanted <= one["spec"]["template"]["metadata"]["labels"].items()]
+        assert not [pod for pod in others if wanted <= pod["spec"]["template"]["metadata"]["labels"].items()]
 
 
-class TestTheOperatorsRights:
-    def test_are_these_and_no_others(self) -> None:
-        assert granted(render().the("ClusterRole", "dracpu-operator")) == {
+class TestOperatorRights:
+    def test_are_exactly_these(self) -> None:
+        assert rights_of(render().named("ClusterRole", "dracpu-operator")) == {
             ("", "nodes"): {"list", "watch"},
             ("dra.cpu", "cpudriverconfigs"): {"list", "watch"},
             ("dra.cpu", "cpudriverconfigs/status"): {"patch"},
@@ -143,14 +143,14 @@ class TestTheOperatorsRights:
             ("resource.k8s.io", "resourceclaims"): {"list"},
         }
 
-    def test_over_events_end_at_the_namespace_that_has_those_of_configs(self) -> None:
-        role = render().the("Role", "dracpu-operator")
+    def test_to_create_events_are_limited_to_the_namespace_of_config_events(self) -> None:
+        role = render().named("Role", "dracpu-operator")
         assert role["metadata"]["namespace"] == "default"
-        assert granted(role) == {("events.k8s.io", "events"): {"create"}}
+        assert rights_of(role) == {("events.k8s.io", "events"): {"create"}}
 
     @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
-    def test_belong_to_the_account_that_the_pod_runs_as(self, kind: str, deployment: Manifest) -> None:
-        binding = render().the(f"{kind}Binding", "dracpu-operator")
+    def test_belong_to_the_service_account_of_the_pod(self, kind: str, deployment: Manifest) -> None:
+        binding = render().named(f"{kind}Binding", "dracpu-operator")
         name = pod_of(deployment)["serviceAccountName"]
         assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "dracpu-operator"}
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]
@@ -160,27 +160,27 @@ class TestNoAccountOfTheChart:
     def roles(self) -> list[Manifest]:
         return [*render().of_kind("ClusterRole"), *render().of_kind("Role")]
 
-    def test_may_do_everything_to_anything(self) -> None:
+    def test_has_a_right_with_a_wildcard(self) -> None:
         assert len(self.roles()) == 5
         for role in self.roles():
             for rule in role["rules"]:
                 assert not [word for words in rule.values() for word in words if "*" in word]
 
-    def test_touches_what_would_make_it_more_than_it_is(self) -> None:
-        resources = {resource for role in self.roles() for _, resource in granted(role)}
+    def test_has_rights_that_allow_it_to_gain_others(self) -> None:
+        resources = {resource for role in self.roles() for _, resource in rights_of(role)}
         assert not resources & {"secrets", "pods", "pods/exec", "serviceaccounts/token", "configmaps"}
-        groups = {group for role in self.roles() for group, _ in granted(role)}
+        groups = {group for role in self.roles() for group, _ in rights_of(role)}
         assert groups == {"", "dra.cpu", "events.k8s.io", "resource.k8s.io"}
 
-    def test_writes_nodes_or_claims(self) -> None:
+    def test_may_write_nodes_or_claims(self) -> None:
         for role in self.roles():
-            for (_, resource), verbs in granted(role).items():
+            for (_, resource), verbs in rights_of(role).items():
                 if resource in {"nodes", "resourceclaims"}:
                     assert verbs <= {"get", "list", "watch"}
 
-    def test_is_bound_to_a_role_that_is_not_there(self) -> None:
+    def test_is_bound_to_a_role_that_does_not_exist(self) -> None:
         made = render()
         for binding in [*made.of_kind("ClusterRoleBinding"), *made.of_kind("RoleBinding")]:
-            assert made.the(binding["roleRef"]["kind"], binding["roleRef"]["name"])
+            assert made.named(binding["roleRef"]["kind"], binding["roleRef"]["name"])
             for subject in binding["subjects"]:
-                assert made.the("ServiceAccount", subject["name"])["metadata"]["namespace"] == subject["namespace"]
+                assert made.named("ServiceAccount", subject["name"])["metadata"]["namespace"] == subject["namespace"]

@@ -1,4 +1,4 @@
-"""The chart's values: each does something, a wrong one is refused; and what is installed once per cluster."""
+"""The chart's values: each has an effect, and wrong ones are refused. The DeviceClass and the CRDs."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from helm_chart import CHART, Manifest, RefusedError, package, render
 from dracpu_api import names
 from dracpu_api.objects import definitions
 
-# every value -> what is given to --set; a value that stands for all below it ends the search there
+# value -> its setting for --set; a path with a dictionary stands for all values below it
 EXAMPLES = {
     "crds.install": "false",
     "deviceClass.create": "false",
@@ -55,7 +55,7 @@ EXAMPLES |= {
 
 
 def leaves(values: Any, above: str = "") -> Iterator[str]:
-    """The paths of all values that somebody can set."""
+    """Returns the paths of all values that can be set."""
     for name, value in values.items():
         path = f"{above}{name}"
         if path not in EXAMPLES and isinstance(value, dict):
@@ -65,7 +65,7 @@ def leaves(values: Any, above: str = "") -> Iterator[str]:
 
 
 def described(schema: Any, path: str) -> Any:
-    """What the schema says of a value, references followed."""
+    """Returns the schema of a value; follows references."""
     found = schema
     for name in path.split("."):
         found = found["properties"][name]
@@ -78,20 +78,20 @@ def load_schema() -> Any:
     return json.loads((CHART / "values.schema.json").read_text())
 
 
-def test_every_value_is_among_the_examples() -> None:
+def test_every_value_has_an_example() -> None:
     assert set(leaves(yaml.safe_load((CHART / "values.yaml").read_text()))) == EXAMPLES.keys()
 
 
 @pytest.mark.parametrize("path", EXAMPLES)
 def test_a_value_has_a_type_and_an_effect(path: str) -> None:
-    """A value that no template reads would be a promise that the chart does not keep."""
+    """Setting a value that no template reads would do nothing."""
     assert described(load_schema(), path).keys() & {"type", "enum", "oneOf"}
     example = EXAMPLES[path]
     parts = example if isinstance(example, dict) else {"": example}
     assert render(*(f"{path}{below}={value}" for below, value in parts.items())) != render()
 
 
-def test_the_schema_knows_no_value_that_is_not_there() -> None:
+def test_the_schema_has_no_value_that_is_not_in_the_chart() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = load_schema()
     assert schema["properties"].keys() - {"global"} == values.keys()
@@ -99,7 +99,7 @@ def test_the_schema_knows_no_value_that_is_not_there() -> None:
         assert schema["properties"][name]["properties"].keys() == values[name].keys()
 
 
-def test_the_documents_name_values_that_are_there() -> None:
+def test_the_pages_name_values_that_exist() -> None:
     texts = [file.read_text() for file in sorted((helm_chart.ROOT / "docs" / "user").glob("*.md"))]
     tops = "|".join(load_schema()["properties"])
     named = {found for text in texts for found in re.findall(rf"`((?:{tops})\.[A-Za-z.]+)[`=]", text)}
@@ -138,7 +138,7 @@ def test_the_documents_name_values_that_are_there() -> None:
         ("crds.install=1", "install"),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(value: str, named: str) -> None:
+def test_a_wrong_value_is_refused_with_its_name(value: str, named: str) -> None:
     with pytest.raises(RefusedError, match=named):
         render(value)
 
@@ -149,41 +149,41 @@ def test_a_cluster_without_the_api_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kubernetes", ["1.34.0", "1.34.1-gke.100", "1.36.3", "1.37.0-rc.1"])
-def test_a_cluster_with_the_api_is_taken(kubernetes: str) -> None:
+def test_a_cluster_with_the_api_is_accepted(kubernetes: str) -> None:
     assert render(kubernetes=kubernetes).manifests
 
 
-class TestTheDeviceClass:
+class TestDeviceClass:
     def test_selects_the_driver(self) -> None:
         device_class = render().only("DeviceClass")
         assert device_class["metadata"]["name"] == names.DRIVER
         assert device_class["spec"] == {"selectors": [{"cel": {"expression": f'device.driver == "{names.DRIVER}"'}}]}
 
-    def test_can_stand_for_an_extended_resource(self) -> None:
+    def test_can_have_an_extended_resource(self) -> None:
         spec = render("deviceClass.extendedResourceName=example.com/cpu").only("DeviceClass")["spec"]
         assert spec["extendedResourceName"] == "example.com/cpu"
 
-    def test_can_be_left_out(self) -> None:
+    def test_can_be_disabled(self) -> None:
         assert not render("deviceClass.create=false").of_kind("DeviceClass")
 
 
-class TestTheCrds:
+class TestCrds:
     def crds(self) -> list[Manifest]:
         return render().of_kind("CustomResourceDefinition")
 
-    def test_are_the_projects_own_and_stay_when_the_chart_goes(self) -> None:
+    def test_are_generated_and_stay_when_the_chart_is_uninstalled(self) -> None:
         written = [yaml.safe_load(text) for text in definitions.crds().values()]
         assert sorted(self.crds(), key=str) == sorted(written, key=str)
         for definition in self.crds():
             assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
     def test_are_upgraded_with_the_chart(self) -> None:
-        """Helm installs what stands in a folder `crds`, and never touches it again."""
+        """Helm installs, but never upgrades, CRDs that are in a folder `crds` of the chart."""
         assert self.crds()
         assert not (CHART / "crds").exists()
 
     def test_are_in_the_packaged_chart(self, tmp_path: Path) -> None:
         assert render(chart=package(tmp_path)) == render()
 
-    def test_can_be_left_to_somebody_else(self) -> None:
+    def test_can_be_left_out(self) -> None:
         assert not render("crds.install=false").of_kind("CustomResourceDefinition")

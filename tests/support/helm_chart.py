@@ -1,4 +1,4 @@
-"""The chart as helm renders it, for tests that look at the manifests."""
+"""Renders the chart with helm, for tests of its manifests."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ import yaml
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "dra-cpu-operator"
 NAMESPACE: Final = "dra-cpu-system"
-KUBERNETES: Final = "1.36.0"  # helm knows no cluster here; a helm built from source believes in 1.20
+KUBERNETES: Final = "1.36.0"  # of no real cluster; without it, each build of helm has another default
 
 HOOK: Final = "helm.sh/hook"
 
@@ -33,45 +33,45 @@ class HelmMissingError(Exception):
 
 @dataclass(frozen=True)
 class Rendered:
-    """All manifests of one rendering."""
+    """All manifests of a rendered chart."""
 
     manifests: tuple[Manifest, ...]
 
     def of_kind(self, kind: str) -> list[Manifest]:
-        """The manifests of a kind."""
+        """Returns the manifests of a kind."""
         return [manifest for manifest in self.manifests if manifest["kind"] == kind]
 
     def only(self, kind: str) -> Manifest:
-        """The one manifest of a kind."""
+        """Returns the only manifest of a kind."""
         (manifest,) = self.of_kind(kind)
         return manifest
 
-    def the(self, kind: str, name: str) -> Manifest:
-        """The manifest of a kind and a name."""
-        (manifest,) = (one for one in self.of_kind(kind) if one["metadata"]["name"] == name)
+    def named(self, kind: str, name: str) -> Manifest:
+        """Returns the manifest of a kind with a name."""
+        (manifest,) = (manifest for manifest in self.of_kind(kind) if manifest["metadata"]["name"] == name)
         return manifest
 
     def hooks(self) -> list[Manifest]:
-        """What helm makes for a while at some event, in the order in which it makes it; the rest is installed."""
-        found = [one for one in self.manifests if HOOK in one["metadata"].get("annotations", {})]
-        return sorted(found, key=lambda one: int(one["metadata"]["annotations"][f"{HOOK}-weight"]))
+        """Returns the hooks, in the order in which helm creates them."""
+        found = [manifest for manifest in self.manifests if HOOK in manifest["metadata"].get("annotations", {})]
+        return sorted(found, key=lambda hook: int(hook["metadata"]["annotations"][f"{HOOK}-weight"]))
 
 
 def pod_of(workload: Manifest) -> Manifest:
-    """The spec of the pods that a workload makes."""
+    """Returns the spec of a workload's pods."""
     spec: Manifest = workload["spec"]["template"]["spec"]
     return spec
 
 
 def container_of(workload: Manifest) -> Manifest:
-    """The one container of these pods."""
+    """Returns the only container of a workload's pods."""
     (only,) = pod_of(workload)["containers"]
     container: Manifest = only
     return container
 
 
-def granted(role: Manifest) -> dict[tuple[str, str], set[str]]:
-    """What a role allows: group and resource -> verbs."""
+def rights_of(role: Manifest) -> dict[tuple[str, str], set[str]]:
+    """Returns a role's verbs by API group and resource."""
     return {
         (group, resource): set(rule["verbs"])
         for rule in role["rules"]
