@@ -61,50 +61,51 @@ def test_bench_adds_nanoseconds_to_each_answer(lab_file):
     assert all(answer["ns"] > 0 for answer in timed)
 
 
-@pytest.mark.parametrize(
-    ("fields", "cpus"),
-    [
-        ({}, "0-1"),
-        ({"available": "1-9,300"}, "2-3"),  # not all of these exist
-        ({"available": "1-7", "strategy": "spread"}, "1-2"),
-        ({"mode": "numa-distributed"}, "0-1"),
-        ({"mode": "numa-distributed", "num": 6, "group_size": 2}, "0-5"),
-        ({"mode": "numa-packed", "group_size": 0}, "0-1"),  # has no effect when packed
-        ({"num": 0}, ""),
-        ({"num": -1}, ""),
-        ({"topology": "of any name", "kind": "an unknown field"}, "0-1"),
-    ],
-)
-def test_fields_that_a_case_leaves_out_have_defaults(lab_file, fields, cpus):
-    run = plan("--topology", lab_file, cases=json.dumps({"id": "a", "num": 2} | fields))
-    assert answers(run) == [{"id": "a", "cpus": cpus}]
+CASES_AND_CPUS: list[tuple[dict[str, Any], str]] = [
+    ({}, "0-1"),
+    ({"available": "1-9,300"}, "2-3"),  # not all of these exist
+    ({"available": "1-7", "strategy": "spread"}, "1-2"),
+    ({"mode": "numa-distributed"}, "0-1"),
+    ({"mode": "numa-distributed", "num": 6, "group_size": 2}, "0-5"),
+    ({"mode": "numa-packed", "group_size": 0}, "0-1"),  # has no effect when packed
+    ({"num": 0}, ""),
+    ({"num": -1}, ""),
+    ({"topology": "of any name", "kind": "an unknown field"}, "0-1"),
+]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("nonsense", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON"),
-        ("[1]", "line 2: a case must be a JSON object"),
-        ("{}", "line 2: num is missing"),
-        ('{"num": "2"}', "line 2: num must be a whole number, got '2'"),
-        ('{"num": 2.0}', "line 2: num must be a whole number, got 2.0"),
-        ('{"num": true}', "line 2: num must be a whole number, got True"),
-        ('{"num": 2, "mode": "packed"}', "line 2: mode must be numa-packed or numa-distributed, got 'packed'"),
-        ('{"num": 2, "strategy": ["spread"]}', "line 2: strategy must be packed or spread, got ['spread']"),
-        ('{"num": 2, "prefer_uncore": 1}', "line 2: prefer_uncore must be true or false, got 1"),
-        ('{"num": 2, "available": "3-1"}', 'line 2: available: "3-1" is reversed: write "1-3"'),
-        ('{"num": 2, "available": 7}', 'line 2: available must be a string like "0-3,8", got 7'),
-        ('{"num": 2, "mode": "numa-distributed", "group_size": 0}', "line 2: group_size must be at least 1, got 0"),
-    ],
-)
-def test_an_invalid_line_is_answered_with_an_error_and_the_others_are_served(lab_file, line, message):
-    run = plan("--topology", lab_file, cases=f'{{"id": 1, "num": 1}}\n{line}\n\n{{"id": 4, "num": 1}}')
-    first, invalid, last = answers(run)
-    assert (first, last) == ({"id": 1, "cpus": "0"}, {"id": 4, "cpus": "0"})
-    assert invalid["error"].startswith(message)
+def test_fields_that_a_case_leaves_out_have_defaults(lab_file):
+    cases = [{"id": number, "num": 2} | fields for number, (fields, _) in enumerate(CASES_AND_CPUS)]
+    run = plan("--topology", lab_file, cases="\n".join(map(json.dumps, cases)))
+    assert answers(run) == [{"id": number, "cpus": cpus} for number, (_, cpus) in enumerate(CASES_AND_CPUS)]
+
+
+INVALID_LINES = [
+    ("nonsense", "not JSON"),
+    ("[" * 100_000, "not JSON"),
+    ("[1]", "a case must be a JSON object"),
+    ("{}", "num is missing"),
+    ('{"num": "2"}', "num must be a whole number, got '2'"),
+    ('{"num": 2.0}', "num must be a whole number, got 2.0"),
+    ('{"num": true}', "num must be a whole number, got True"),
+    ('{"num": 2, "mode": "packed"}', "mode must be numa-packed or numa-distributed, got 'packed'"),
+    ('{"num": 2, "strategy": ["spread"]}', "strategy must be packed or spread, got ['spread']"),
+    ('{"num": 2, "prefer_uncore": 1}', "prefer_uncore must be true or false, got 1"),
+    ('{"num": 2, "available": "3-1"}', 'available: "3-1" is reversed: write "1-3"'),
+    ('{"num": 2, "available": 7}', 'available must be a string like "0-3,8", got 7'),
+    ('{"num": 2, "mode": "numa-distributed", "group_size": 0}', "group_size must be at least 1, got 0"),
+]
+
+
+def test_an_invalid_line_is_answered_with_an_error_and_the_others_are_served(lab_file):
+    lines = [line for invalid, _ in INVALID_LINES for line in ('{"id": 1, "num": 1}', invalid, "")]
+    run = plan("--topology", lab_file, cases="\n".join(lines))
+    valid, invalid = answers(run)[::2], answers(run)[1::2]
+    assert valid == [{"id": 1, "cpus": "0"}] * len(INVALID_LINES)
+    for number, (answer, (_, message)) in enumerate(zip(invalid, INVALID_LINES, strict=True)):
+        assert answer["error"].startswith(f"line {3 * number + 2}: {message}")
     assert run.returncode == 1
-    assert one_line(run) == "dracpu-agent: invalid cases: 1, the first on line 2; the answers name the errors"
+    assert one_line(run) == "dracpu-agent: invalid cases: 13, the first on line 2; the answers name the errors"
 
 
 def test_a_case_must_name_one_of_several_machines():
