@@ -1,9 +1,9 @@
-"""A kubelet for tests of the agent alone: the simulated kubelet's wire, and a test that says when what happens.
+"""A kubelet for tests of the agent alone: it speaks the simulated kubelet's protocol when the test says so.
 
 with kubelet_root() as root:
     async with FakeKubelet(root) as kubelet:
         plugin = await kubelet.register("dra.cpu")          # waits for the driver's socket
-        devices = await plugin.prepare_one(claim)           # raises KubeletError with the driver's text
+        devices = await plugin.prepare_one(claim)           # raises KubeletError with the driver's message
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from dracpu_sandbox.node.plugins import KNOWN_SERVICES, KubeletError, Registered
 
 @contextmanager
 def kubelet_root() -> Iterator[Path]:
-    """An empty root with a path so short that sockets fit below it, which pytest's tmp_path is not."""
+    """An empty root; unlike pytest's tmp_path, its path is short enough for unix sockets below it."""
     with tempfile.TemporaryDirectory(prefix="k") as root:
         yield Path(root)
 
 
 class FakeKubelet:
-    """A kubelet of some version: `knows` are the services that it speaks. A restart is a second FakeKubelet."""
+    """A kubelet that supports the services in `knows`. A second FakeKubelet stands for a restarted kubelet."""
 
     def __init__(self, root: Path, knows: Sequence[str] = KNOWN_SERVICES) -> None:
         self._registry = root / "plugins_registry"
@@ -42,7 +42,7 @@ class FakeKubelet:
             await plugin.close()
 
     async def register(self, driver: str, seconds: float = 10.0) -> RegisteredPlugin:
-        """Waits for the driver's registration socket, and goes through the registration as the kubelet does."""
+        """Waits for the driver's registration socket, and registers the driver as the kubelet does."""
         socket = self._registry / f"{driver}-reg.sock"
         await _until(socket.is_socket, seconds, f"no socket {socket}")
         plugin = await register(socket, self._knows, driver)
@@ -50,13 +50,13 @@ class FakeKubelet:
         return plugin
 
     async def deregistered(self, driver: str, seconds: float = 10.0) -> None:
-        """Waits until the driver has taken its registration socket away."""
+        """Waits until the driver has removed its registration socket."""
         socket = self._registry / f"{driver}-reg.sock"
         await _until(lambda: not socket.exists(), seconds, f"{socket} is still there")
 
 
 async def _until(condition: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    # The kubelet has inotify for this; the standard library has not.
+    # The kubelet uses inotify for this, which the standard library lacks.
     for _ in range(int(seconds / 0.01)):
         if condition():
             return

@@ -1,4 +1,4 @@
-"""A console session in a document, as commands and what they print."""
+"""Reads the commands and their output from a document's console blocks."""
 
 import re
 from collections.abc import Iterator
@@ -8,20 +8,20 @@ from typing import Final
 
 _BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _AGE: Final = re.compile(r"\b(\d+[dhms])+$", re.MULTILINE)
-# what generateName appends, and the hash of a node's slices before it
+# the suffix of generateName, and the hash of a node's slices before it
 _SUFFIX: Final = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command, and what it printed when the document was written."""
+    """A command, and its output in the document."""
 
     command: str
     printed: str
 
 
 def steps(document: Path, section: str) -> Iterator[Step]:
-    """The commands of a section's console blocks, in order. One begins after `$ ` and goes on after a backslash."""
+    """The commands of a section's console blocks, in order: after `$ `, continued after a backslash."""
     _, heading, rest = document.read_text().partition(f"\n## {section}\n")
     assert heading, f"{document} has no section {section}"
     for block in _BLOCK.findall(rest.partition("\n## ")[0]):
@@ -32,6 +32,6 @@ def steps(document: Path, section: str) -> Iterator[Step]:
 
 
 def comparable(printed: str) -> list[str]:
-    """Lines without what differs each time: ages, random names, the width of columns."""
+    """Lines of output without the parts that differ between runs: ages, random names, the width of columns."""
     named = _SUFFIX.sub("-xxxxx", _AGE.sub("AGE", printed.rstrip()))
     return [" ".join(line.split()) for line in named.splitlines() if line.strip()]

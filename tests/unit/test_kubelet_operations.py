@@ -1,4 +1,4 @@
-"""Work on claims goes on whatever happens to the calls that asked for it."""
+"""Work on a claim is finished even when the calls that requested it are cancelled."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ ONE, TWO = ClaimRef("default", "one", "uid-1"), ClaimRef("default", "two", "uid-
 
 
 class Steps:
-    """Each piece of work waits until the test lets it go on."""
+    """A claim service in which each piece of work waits until the test permits it to continue."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Queue[str]()
@@ -34,7 +34,7 @@ class Steps:
         self.ended.append(name)
 
 
-async def test_every_other_request_for_a_claim_is_passed_on_in_the_order_of_the_calls() -> None:
+async def test_different_requests_for_one_claim_are_passed_on_in_order() -> None:
     steps = Steps()
     operations = ClaimOperations(steps)
     tasks = [operations.request(verb, ONE) for verb in ("prepare", "unprepare", "prepare")]
@@ -44,7 +44,7 @@ async def test_every_other_request_for_a_claim_is_passed_on_in_the_order_of_the_
     await asyncio.gather(*tasks)
 
 
-async def test_work_on_different_claims_does_not_wait() -> None:
+async def test_work_on_different_claims_is_concurrent() -> None:
     steps = Steps()
     operations = ClaimOperations(steps)
     tasks = [operations.request("prepare", ONE), operations.request("prepare", TWO)]
@@ -54,7 +54,7 @@ async def test_work_on_different_claims_does_not_wait() -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_a_repeated_request_joins_the_work_under_way() -> None:
+async def test_a_repeated_request_joins_the_work_in_progress() -> None:
     steps = Steps()
     operations = ClaimOperations(steps)
     first = operations.request("prepare", ONE)
@@ -64,7 +64,7 @@ async def test_a_repeated_request_joins_the_work_under_way() -> None:
     assert steps.ended == ["prepare one"]
 
 
-async def test_a_request_after_the_end_is_work_anew() -> None:
+async def test_a_request_after_the_end_starts_new_work() -> None:
     steps = Steps()
     steps.permit(2)
     operations = ClaimOperations(steps)
@@ -76,7 +76,7 @@ async def test_a_request_after_the_end_is_work_anew() -> None:
     assert steps.ended == ["prepare one", "prepare one"]
 
 
-async def test_a_claim_of_another_name_under_the_same_uid_is_not_confused_with_the_first() -> None:
+async def test_claims_with_the_same_uid_and_different_names_are_both_processed() -> None:
     steps = Steps()
     steps.permit(2)
     operations = ClaimOperations(steps)
@@ -86,7 +86,7 @@ async def test_a_claim_of_another_name_under_the_same_uid_is_not_confused_with_t
     assert steps.ended == ["prepare one", "prepare name"]
 
 
-async def test_work_goes_on_when_the_one_who_waits_is_cancelled() -> None:
+async def test_work_continues_when_the_call_that_waits_for_it_is_cancelled() -> None:
     steps = Steps()
     operations = ClaimOperations(steps)
 
@@ -102,5 +102,5 @@ async def test_work_goes_on_when_the_one_who_waits_is_cancelled() -> None:
     assert steps.ended == ["prepare one"]
 
 
-async def test_nothing_to_drain_is_no_wait() -> None:
+async def test_draining_returns_at_once_when_there_is_no_work() -> None:
     await ClaimOperations(Steps()).drain(10)

@@ -1,4 +1,4 @@
-"""Claims on their way from the kubelet to the service behind it: order, cancellation, deadlines, errors."""
+"""The kubelet's calls for claims, up to the service that does the work: order, cancellation, deadlines, errors."""
 
 import asyncio
 import dataclasses
@@ -26,7 +26,7 @@ ONE, TWO = ClaimRef("default", "one", "uid-1"), ClaimRef("default", "two", "uid-
 
 
 class Claims:
-    """A claim service whose work the test can hold up; it writes down what was done, in order."""
+    """A claim service that a test can block; it records the finished work in order."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -35,7 +35,7 @@ class Claims:
         self.open.set()
         self.errors: dict[str, Exception] = {}
         self.working: set[str] = set()
-        self.together = 0  # how many claims were worked on at the same time, at most
+        self.together = 0  # the largest number of claims that were processed at the same time
 
     async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
         await self._work("prepare", claim)
@@ -93,14 +93,14 @@ async def test_a_claim_is_prepared_and_unprepared() -> None:
     assert claims.done == ["prepare one", "unprepare one"]
 
 
-async def test_an_old_kubelet_is_not_told_share_ids() -> None:
+async def test_share_ids_are_left_out_for_an_old_kubelet() -> None:
     async with registered(Claims(), ["v1beta1.DRAPlugin"]) as (_, kubelet):
         assert kubelet.dra_service == "v1beta1.DRAPlugin"
         assert await kubelet.prepare_one(ONE) == (dataclasses.replace(device_of(ONE), share_id=None),)
         await kubelet.unprepare_one(ONE)
 
 
-async def test_the_kubelet_hears_the_names_of_requests_without_their_sub_requests() -> None:
+async def test_prepared_devices_name_requests_without_their_sub_requests() -> None:
     class SubRequests(Claims):
         async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
             return (PreparedDevice(("main/big", "main/small", "extra"), "vm1", "cpudev001", None, ()),)
@@ -111,7 +111,7 @@ async def test_the_kubelet_hears_the_names_of_requests_without_their_sub_request
     assert device.share_id is None
 
 
-async def test_the_claims_of_one_call_are_worked_on_together() -> None:
+async def test_the_claims_of_one_call_are_processed_concurrently() -> None:
     claims = Claims()
     claims.open.clear()
     async with registered(claims) as (_, kubelet):
@@ -135,7 +135,7 @@ async def test_a_claim_that_is_named_twice_is_prepared_once() -> None:
     assert claims.done == ["prepare one"]
 
 
-async def test_one_refused_claim_does_not_harm_the_other() -> None:
+async def test_a_refused_claim_does_not_affect_the_others() -> None:
     claims = Claims()
     claims.errors["uid-1"] = ClaimError("device cpudev004 is reserved: free it in reservedCPUs")
     async with registered(claims) as (_, kubelet):
@@ -151,7 +151,7 @@ async def test_one_refused_claim_does_not_harm_the_other() -> None:
 
 
 @pytest.mark.parametrize("error", [ClaimError(), ClaimError("")])
-async def test_an_error_without_words_is_still_an_error(error: ClaimError) -> None:
+async def test_an_error_without_a_message_is_still_an_error(error: ClaimError) -> None:
     claims = Claims()
     claims.errors["uid-1"] = error
     async with registered(claims) as (_, kubelet):
@@ -159,19 +159,19 @@ async def test_an_error_without_words_is_still_an_error(error: ClaimError) -> No
             await kubelet.prepare_one(ONE)
 
 
-async def test_a_defect_is_logged_with_its_traceback_and_told_without_its_secrets() -> None:
+async def test_an_internal_error_is_logged_with_its_traceback_and_reported_without_details() -> None:
     claims = Claims()
     claims.errors["uid-1"] = RuntimeError("token abc")
     async with registered(claims) as (_, kubelet):
-        with capture_logs() as logged, pytest.raises(KubeletError) as told:
+        with capture_logs() as logged, pytest.raises(KubeletError) as reported:
             await kubelet.prepare_one(ONE)
-    assert str(told.value) == "cannot prepare claim default/one: internal error, see the agent's log"
+    assert str(reported.value) == "cannot prepare claim default/one: internal error, see the agent's log"
     (entry,) = logged
     assert (entry["event"], entry["claim"], entry["exc_info"]) == ("claim failed", "default/one", True)
 
 
 class Watched(DraPlugin):
-    """Tells when a call has been cancelled on the driver's side, which is later than on the kubelet's."""
+    """Shows when a call has been cancelled on the driver's side, which is later than on the kubelet's."""
 
     def __init__(self, operations: ClaimOperations) -> None:
         super().__init__(operations)
@@ -185,7 +185,7 @@ class Watched(DraPlugin):
             raise
 
 
-async def test_a_call_that_the_kubelet_cancels_leaves_no_claim_half_way() -> None:
+async def test_a_call_that_the_kubelet_cancels_leaves_no_claim_half_done() -> None:
     claims = Claims()
     claims.open.clear()
     operations = ClaimOperations(claims)
@@ -201,7 +201,7 @@ async def test_a_call_that_the_kubelet_cancels_leaves_no_claim_half_way() -> Non
     assert claims.done == ["prepare one"]
 
 
-async def test_a_call_that_runs_into_the_kubelets_deadline_leaves_no_claim_half_way() -> None:
+async def test_a_call_that_exceeds_the_kubelets_deadline_leaves_no_claim_half_done() -> None:
     claims = Claims()
     claims.open.clear()
     plugin = Watched(ClaimOperations(claims))
@@ -216,7 +216,7 @@ async def test_a_call_that_runs_into_the_kubelets_deadline_leaves_no_claim_half_
     assert claims.done[0] == "prepare one"
 
 
-async def test_a_claim_that_takes_too_long_is_named_while_the_others_are_answered() -> None:
+async def test_a_claim_that_takes_too_long_is_reported_and_the_others_are_answered() -> None:
     claims, slow = Claims(), Claims()
     slow.open.clear()
 
@@ -230,7 +230,7 @@ async def test_a_claim_that_takes_too_long_is_named_while_the_others_are_answere
     async with serving(DraPlugin(operations, call_seconds=0.2)) as kubelet:
         answers = await kubelet.prepare(ONE, TWO)
         assert answers["uid-1"].error == (
-            "cannot prepare claim default/one within 0.2 s; work goes on, the kubelet asks again"
+            "cannot prepare claim default/one within 0.2 s; the agent continues, the kubelet retries"
         )
         assert answers["uid-2"].error == ""
         slow.open.set()
@@ -238,7 +238,7 @@ async def test_a_claim_that_takes_too_long_is_named_while_the_others_are_answere
     assert slow.done == ["prepare one"]
 
 
-async def test_stopping_waits_for_claims_and_cancels_what_never_ends() -> None:
+async def test_stopping_waits_for_claims_and_cancels_work_that_does_not_end() -> None:
     claims = Claims()
     claims.open.clear()
     operations = ClaimOperations(claims)
@@ -255,8 +255,7 @@ async def test_stopping_waits_for_claims_and_cancels_what_never_ends() -> None:
 
 @asynccontextmanager
 async def serving(plugin: DraPlugin) -> AsyncIterator[RegisteredPlugin]:
-    """The data socket alone."""
-
+    """Serves the data socket without a registration."""
     with kubelet_root() as root:
         server = SocketServer(root / "dra.sock", plugin.services())
         await server.start()

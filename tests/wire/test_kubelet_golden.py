@@ -1,4 +1,4 @@
-"""Our .proto files against the kubelet's numbers: tables and bytes written from its API, not made with our code."""
+"""Our .proto files have the kubelet's field numbers: tables and bytes are written from its API, not with our code."""
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
@@ -62,7 +62,7 @@ def test_fields_have_the_kubelets_numbers_and_types(message: type[Message]) -> N
     assert ours == FIELDS[message]
 
 
-def test_no_message_is_left_out() -> None:
+def test_every_message_is_checked() -> None:
     ours = {
         m.full_name for module in (dra, health, registration) for m in module.DESCRIPTOR.message_types_by_name.values()
     }
@@ -74,13 +74,13 @@ def test_health_has_the_kubelets_values() -> None:
     assert (health.UNKNOWN, health.HEALTHY, health.UNHEALTHY) == (0, 1, 2)
 
 
-def test_a_request_of_the_kubelet_is_read() -> None:
+def test_a_request_of_the_kubelet_is_decoded() -> None:
     request = dra.NodePrepareResourcesRequest.FromString(b"\x0a\x0d\x0a\x02ns\x12\x03uid\x1a\x02cl")
     (claim,) = request.claims
     assert (claim.namespace, claim.uid, claim.name) == ("ns", "uid", "cl")
 
 
-def test_an_answer_to_the_kubelet_is_written() -> None:
+def test_an_answer_to_the_kubelet_is_encoded() -> None:
     device = dra.Device(request_names=["r"], pool_name="p", device_name="d", cdi_device_ids=["k/c=x"], share_id="s")
     answer = dra.NodePrepareResourcesResponse(claims={"uid": dra.NodePrepareResourceResponse(devices=[device])})
     device_bytes = b"\x0a\x01r\x12\x01p\x1a\x01d\x22\x05k/c=x\x2a\x01s"
@@ -89,6 +89,6 @@ def test_an_answer_to_the_kubelet_is_written() -> None:
     assert answer.SerializeToString() == b"\x0a" + bytes([len(entry)]) + entry
 
 
-def test_no_share_is_not_an_empty_share() -> None:
+def test_an_absent_share_id_differs_from_an_empty_share_id() -> None:
     assert dra.Device(pool_name="p", share_id=None).SerializeToString() == b"\x12\x01p"
     assert dra.Device(pool_name="p", share_id="").SerializeToString() == b"\x12\x01p\x2a\x00"

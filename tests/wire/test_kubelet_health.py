@@ -1,4 +1,4 @@
-"""The health stream: the whole picture at once, on each change, and again before its lease ends."""
+"""The health stream sends all devices at once, on each change, and again before the lease expires."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -48,7 +48,7 @@ async def test_the_first_message_has_all_devices(service: str) -> None:
     assert first.last_updated_time < 10_000_000_000
 
 
-async def test_every_watcher_hears_of_a_change() -> None:
+async def test_every_stream_receives_a_change() -> None:
     devices = Devices()
     streams = HealthStreams(devices, NEVER)
     async with watched(streams) as kubelet:
@@ -62,14 +62,14 @@ async def test_every_watcher_hears_of_a_change() -> None:
             assert (device.health, device.message) == (UNHEALTHY, "gone")
 
 
-async def test_a_change_while_a_message_is_made_is_not_lost() -> None:
+async def test_a_change_during_a_snapshot_is_not_lost() -> None:
     class ChangesOnce(Devices):
         def snapshot(self) -> Sequence[DeviceHealth]:
-            seen = list(self.all)
+            before = list(self.all)
             if len(self.all) == 2:
                 self.all = self.all[:1]
                 streams.changed()
-            return seen
+            return before
 
     streams = HealthStreams(ChangesOnce(), NEVER)
     async with watched(streams) as kubelet:
@@ -78,7 +78,7 @@ async def test_a_change_while_a_message_is_made_is_not_lost() -> None:
         assert len(await anext(watcher)) == 1
 
 
-async def test_nothing_new_is_sent_again_before_the_lease_ends() -> None:
+async def test_unchanged_health_is_sent_again_before_the_lease_expires() -> None:
     async with watched(HealthStreams(Devices(), resend_seconds=0.01)) as kubelet:
         watcher = kubelet.watch_health()
         assert [len(await anext(watcher)) for _ in range(3)] == [2, 2, 2]
@@ -93,17 +93,17 @@ async def test_streams_end_when_the_driver_stops() -> None:
         assert [message async for message in watcher] == []
 
 
-async def test_a_kubelet_that_goes_away_leaves_nothing_behind() -> None:
+async def test_a_stream_ends_when_the_kubelet_disconnects() -> None:
     ended = asyncio.Event()
 
-    class Told(HealthStreams):
+    class Observed(HealthStreams):
         async def _watch(self, request: NodeWatchResourcesRequest, context: "grpc.aio.ServicerContext") -> None:
             try:
                 await super()._watch(request, context)
             finally:
                 ended.set()
 
-    async with watched(Told(Devices(), NEVER)) as kubelet:
+    async with watched(Observed(Devices(), NEVER)) as kubelet:
         watcher = kubelet.watch_health()
         await anext(watcher)
         assert not ended.is_set()

@@ -1,4 +1,4 @@
-"""Registration: the order of the sockets, what the kubelet is told, and what becomes of old sockets."""
+"""Registration: the order of the sockets, the answer to GetInfo, and how old sockets are replaced."""
 
 import asyncio
 import socket
@@ -28,11 +28,11 @@ class Nothing:
 
 
 def plugin_at(root: Path, statuses: list[RegistrationStatus] | None = None, driver: str = "dra.cpu") -> KubeletPlugin:
-    heard = [] if statuses is None else statuses
-    return KubeletPlugin(driver, root, Nothing(), Nothing(), heard.append)
+    received = [] if statuses is None else statuses
+    return KubeletPlugin(driver, root, Nothing(), Nothing(), received.append)
 
 
-async def test_the_kubelet_registers_the_driver_and_says_so() -> None:
+async def test_each_registration_by_the_kubelet_is_reported() -> None:
     statuses: list[RegistrationStatus] = []
     with kubelet_root() as root:
         plugin = plugin_at(root, statuses)
@@ -53,7 +53,7 @@ async def test_the_kubelet_registers_the_driver_and_says_so() -> None:
     assert statuses == [RegistrationStatus(registered=True)] * 2
 
 
-async def test_a_kubelet_that_refuses_is_heard() -> None:
+async def test_a_refused_registration_is_reported() -> None:
     statuses: list[RegistrationStatus] = []
     with kubelet_root() as root:
         plugin = plugin_at(root, statuses)
@@ -67,7 +67,7 @@ async def test_a_kubelet_that_refuses_is_heard() -> None:
     assert "v1beta1.DRAPlugin" in status.error
 
 
-async def test_two_drivers_stand_side_by_side() -> None:
+async def test_two_drivers_are_registered_independently() -> None:
     with kubelet_root() as root:
         plugins = [plugin_at(root, driver=driver) for driver in ("dra.cpu", "dra.memory")]
         for plugin in plugins:
@@ -79,7 +79,7 @@ async def test_two_drivers_stand_side_by_side() -> None:
             await plugin.stop()
 
 
-async def test_sockets_are_roots_alone_and_gone_after_the_stop() -> None:
+async def test_only_root_can_use_the_sockets_and_stopping_removes_them() -> None:
     with kubelet_root() as root:
         plugin = plugin_at(root)
         await plugin.start()
@@ -87,15 +87,15 @@ async def test_sockets_are_roots_alone_and_gone_after_the_stop() -> None:
         assert [stat.S_IMODE(path.stat().st_mode) for path in sockets] == [0o600, 0o600]
         await plugin.stop()
         assert not any(path.exists() for path in sockets)
-        await plugin.stop()  # stopping twice is no error
+        await plugin.stop()  # stopping twice is not an error
 
 
-async def test_sockets_that_a_killed_agent_left_are_replaced() -> None:
+async def test_sockets_of_a_killed_agent_are_replaced() -> None:
     with kubelet_root() as root:
-        for left in (root / "plugins/dra.cpu/dra.sock", root / "plugins_registry/dra.cpu-reg.sock"):
-            left.parent.mkdir(parents=True)
+        for stale in (root / "plugins/dra.cpu/dra.sock", root / "plugins_registry/dra.cpu-reg.sock"):
+            stale.parent.mkdir(parents=True)
             with socket.socket(socket.AF_UNIX) as dead:
-                dead.bind(str(left))
+                dead.bind(str(stale))
         plugin = plugin_at(root)
         await plugin.start()
         async with FakeKubelet(root) as kubelet:
@@ -103,19 +103,19 @@ async def test_sockets_that_a_killed_agent_left_are_replaced() -> None:
         await plugin.stop()
 
 
-async def test_a_file_in_the_sockets_place_is_not_deleted() -> None:
+async def test_a_file_at_the_sockets_path_is_not_deleted() -> None:
     with kubelet_root() as root:
         precious = root / "plugins_registry/dra.cpu-reg.sock"
         precious.parent.mkdir()
         precious.write_text("precious")
-        with pytest.raises(SocketError, match="is in the way and is no socket: remove it"):
+        with pytest.raises(SocketError, match="exists and is not a socket: remove it"):
             await plugin_at(root).start()
         assert precious.read_text() == "precious"
-        assert not (root / "plugins/dra.cpu/dra.sock").exists()  # nothing is served when not everything is
+        assert not (root / "plugins/dra.cpu/dra.sock").exists()  # neither socket is served
 
 
 @pytest.mark.parametrize("extra, fits", [(0, True), (1, False)])
-async def test_a_path_that_linux_cannot_bind_is_named(extra: int, fits: bool) -> None:
+async def test_a_path_that_is_too_long_for_linux_is_reported(extra: int, fits: bool) -> None:
     with kubelet_root() as root:
         length = len(f"{root}//plugins_registry/dra.cpu-reg.sock")
         deep = root / ("d" * (107 - length + extra))
@@ -128,7 +128,7 @@ async def test_a_path_that_linux_cannot_bind_is_named(extra: int, fits: bool) ->
         await plugin.stop()
 
 
-async def test_a_directory_that_cannot_be_made_is_named() -> None:
+async def test_a_directory_that_cannot_be_created_is_reported() -> None:
     with kubelet_root() as root:
         (root / "plugins").write_text("a file")
         with pytest.raises(SocketError, match=r"cannot prepare the socket .*/plugins/dra.cpu/dra.sock"):

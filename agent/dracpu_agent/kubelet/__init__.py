@@ -1,1 +1,1 @@
-"""The kubelet's side of the node: plugin registration, claims over gRPC, device health."""
+"""The gRPC services that the kubelet calls: plugin registration, claims, device health."""

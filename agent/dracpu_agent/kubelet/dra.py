@@ -1,4 +1,4 @@
-"""The DRAPlugin service, v1 and v1beta1: claims come in as bytes, answers go out. No claim is decided here."""
+"""The DRAPlugin service, v1 and v1beta1: decodes the kubelet's calls and encodes the answers, decides nothing."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -19,21 +19,21 @@ from dracpu_agent.kubelet.proto.kubelet_dra_pb2 import (
     NodeUnprepareResourcesResponse,
 )
 
-VERSIONS: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin")  # kubelet: takes the first that it knows
+VERSIONS: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin")  # kubelet: uses the first that it supports
 SERVICE_V1: Final = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 SERVICE_V1BETA1: Final = "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
-CALL_SECONDS: Final = 40.0  # kubelet: a call has 45 s; an answer that names the slow claim is better than none
+CALL_SECONDS: Final = 40.0  # kubelet: a call has 45 s; answering before that names the slow claim
 
 
 class DraPlugin:
-    """Answers the kubelet's calls; the claims of one call are worked on at the same time."""
+    """Answers the kubelet's calls; the claims of one call are processed concurrently."""
 
     def __init__(self, operations: ClaimOperations, call_seconds: float = CALL_SECONDS) -> None:
         self._operations = operations
         self._call_seconds = call_seconds
 
     def services(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """What to serve on the data socket."""
+        """The gRPC handlers for the data socket."""
         return (
             self._service(SERVICE_V1, share_ids=True),
             self._service(SERVICE_V1BETA1, share_ids=False),
@@ -63,20 +63,22 @@ class DraPlugin:
         return grpc.method_handlers_generic_handler(name, methods)
 
     async def _outcomes(self, verb: Verb, claims: Iterable[Claim]) -> Mapping[str, Outcome]:
-        """Exactly one outcome for each claim: the kubelet fails the pod when one is missing or unasked for."""
+        """Exactly one outcome for each claim: the kubelet fails the pod when one is missing or was not requested."""
         references = [ClaimRef(claim.namespace, claim.name, claim.uid) for claim in claims]
         tasks = {claim.uid: self._operations.request(verb, claim) for claim in references}
         if tasks:
-            # `wait` neither cancels the tasks when this call is cancelled, nor when the time is over.
+            # `wait` cancels the tasks neither when this call is cancelled nor when the timeout expires.
             await asyncio.wait(tasks.values(), timeout=self._call_seconds)
         return {claim.uid: self._outcome_now(verb, claim, tasks[claim.uid]) for claim in references}
 
     def _outcome_now(self, verb: Verb, claim: ClaimRef, task: asyncio.Task[Outcome]) -> Outcome:
         if not task.done():
             waited = f"{self._call_seconds:g} s"
-            return Outcome(error=f"cannot {verb} claim {claim} within {waited}; work goes on, the kubelet asks again")
+            return Outcome(
+                error=f"cannot {verb} claim {claim} within {waited}; the agent continues, the kubelet retries"
+            )
         if task.cancelled():
-            return Outcome(error=f"cannot {verb} claim {claim}: the agent is stopping; the kubelet asks again")
+            return Outcome(error=f"cannot {verb} claim {claim}: the agent is stopping; the kubelet retries")
         return task.result()
 
 
@@ -88,7 +90,7 @@ def _prepared(outcome: Outcome, *, share_ids: bool) -> NodePrepareResourceRespon
 
 def _device(device: PreparedDevice, *, share_ids: bool) -> Device:
     return Device(
-        # kubelet: pods name requests, never the sub-requests of a prioritized list
+        # kubelet: pods refer to requests, never to the sub-requests of a prioritized list
         request_names=dict.fromkeys(request.partition("/")[0] for request in device.requests),
         pool_name=device.pool,
         device_name=device.device,

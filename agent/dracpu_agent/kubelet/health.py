@@ -1,4 +1,4 @@
-"""The DRAResourceHealth stream, v1 and v1alpha1: the kubelet shows in a pod's status how its devices are."""
+"""The DRAResourceHealth stream, v1 and v1alpha1: the kubelet shows the health of a pod's devices in its status."""
 
 import asyncio
 import time
@@ -12,14 +12,14 @@ import grpc.aio
 
 from dracpu_agent.kubelet.proto import kubelet_health_pb2 as messages
 
-VERSIONS: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")  # their names are those of the services
-LEASE_SECONDS: Final = 30  # kubelet: after it a device's health is unknown
-RESEND_SECONDS: Final = 10.0  # a third of the lease: two messages may be late
+VERSIONS: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")  # also the names of the gRPC services
+LEASE_SECONDS: Final = 30  # kubelet: a device's health is unknown after this time without a message
+RESEND_SECONDS: Final = 10.0  # a third of the lease, so that two messages may be late
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """How one device is. A message says what is wrong with it."""
+    """The health of one device; the message says what is wrong with it."""
 
     pool: str
     device: str
@@ -28,24 +28,24 @@ class DeviceHealth:
 
 
 class HealthSource(Protocol):
-    """Who knows how the devices are."""
+    """Provides the health of the devices."""
 
     def snapshot(self) -> Sequence[DeviceHealth]:
-        """All devices, each time: one that is absent becomes unknown."""
+        """The health of all devices: the kubelet shows a device that is absent as unknown."""
         ...
 
 
 class HealthStreams:
-    """Sends every watching kubelet the whole picture: at once, on each change, and again before the lease ends."""
+    """Sends the health of all devices on each stream: at once, on each change, and again before the lease expires."""
 
     def __init__(self, source: HealthSource, resend_seconds: float = RESEND_SECONDS) -> None:
         self._source = source
         self._resend_seconds = resend_seconds
-        self._wake_ups: set[asyncio.Event] = set()  # one for each stream
+        self._wake_ups: set[asyncio.Event] = set()  # an event for each stream
         self._closed = False
 
     def services(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """What to serve on the data socket."""
+        """The gRPC handlers for the data socket."""
         method = grpc.unary_stream_rpc_method_handler(
             self._watch,
             messages.NodeWatchResourcesRequest.FromString,
@@ -54,12 +54,12 @@ class HealthStreams:
         return tuple(grpc.method_handlers_generic_handler(name, {"NodeWatchResources": method}) for name in VERSIONS)
 
     def changed(self) -> None:
-        """Somebody's health may have changed. Cheap; changes while a message is on its way become one message."""
+        """Sends a new message, as some device's health may have changed. Changes during a send become one message."""
         for wake_up in self._wake_ups:
             wake_up.set()
 
     def close(self) -> None:
-        """Ends all streams, so that the server can stop without breaking them off."""
+        """Ends all streams, so that the server can stop without aborting them."""
         self._closed = True
         self.changed()
 
@@ -70,7 +70,7 @@ class HealthStreams:
         self._wake_ups.add(wake_up)
         try:
             while not self._closed:
-                wake_up.clear()  # before the snapshot: no change is lost between the two
+                wake_up.clear()  # before the snapshot, so that no change is lost between the two
                 await context.write(_message(self._source.snapshot()))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._resend_seconds):

@@ -1,7 +1,7 @@
-"""Work on claims that outlives the call that asked for it.
+"""Work on claims that outlives the call that requested it.
 
-A call of the kubelet may be cancelled or run into its deadline at any moment; a claim must not be left half-way then.
-So each piece of work is a task of its own, calls only wait for it. The same request made again while the first still
+A call of the kubelet may be cancelled or exceed its deadline at any moment; a claim must not be left half-done then.
+So each piece of work is a task of its own, and calls only wait for it. A request that is repeated while the first still
 runs waits for the first.
 """
 
@@ -21,8 +21,8 @@ log = structlog.get_logger("kubelet")
 
 
 class ClaimService(Protocol):
-    """What stands behind the kubelet's calls. Both must be idempotent, as the kubelet repeats them. Calls for one claim
-    may overlap: the service works on them one after the other, in the order in which they came."""
+    """Does the work that the kubelet requests. Both methods must be idempotent, as the kubelet repeats its calls. Calls
+    for one claim may overlap: the service processes them one after the other, in the order in which they came."""
 
     async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
         """The claim's devices, ready for use; raises ClaimError."""
@@ -35,7 +35,7 @@ class ClaimService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a piece of work ended: an error when there is a text, else the devices (none after unprepare)."""
+    """The result of a piece of work: an error if the text is not empty, else the devices (none after unprepare)."""
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
@@ -49,15 +49,15 @@ class _Operation:
 
 
 class ClaimOperations:
-    """Starts the work, and waits for it at the end."""
+    """Starts the work, and waits for it at shutdown."""
 
     def __init__(self, service: ClaimService) -> None:
         self._service = service
-        self._latest: dict[str, _Operation] = {}  # claim UID -> what was asked for last, while it is not done
+        self._latest: dict[str, _Operation] = {}  # claim UID -> the latest request, until it is done
         self._running: set[asyncio.Task[Outcome]] = set()
 
     def request(self, verb: Verb, claim: ClaimRef) -> asyncio.Task[Outcome]:
-        """The task that does it; it ends with an Outcome whatever happens, unless `drain` had to cancel it."""
+        """The task that does the work; its result is always an Outcome, unless `drain` had to cancel it."""
         earlier = self._latest.get(claim.uid)
         if earlier is not None and not earlier.task.done() and (earlier.verb, earlier.claim) == (verb, claim):
             return earlier.task
@@ -69,7 +69,7 @@ class ClaimOperations:
         return task
 
     async def drain(self, seconds: float) -> None:
-        """Waits until no work is left; what takes longer is cancelled, as the process ends anyway."""
+        """Waits until no work is left; cancels tasks that take longer, as the process ends anyway."""
         if not self._running:
             return
         _, late = await asyncio.wait(self._running, timeout=seconds)
@@ -86,7 +86,7 @@ class ClaimOperations:
             await self._service.unprepare(claim)
             return Outcome()
         except DriverError as error:
-            # The kubelet takes an empty text for success.
+            # kubelet: an empty text means success
             message = str(error) or f"cannot {verb} claim {claim}: {type(error).__name__}"
             log.warning("claim refused", verb=verb, claim=str(claim), uid=claim.uid, error=message)
             return Outcome(error=message)

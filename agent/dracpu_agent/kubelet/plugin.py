@@ -1,4 +1,4 @@
-"""A DRA driver as the kubelet sees it: its two sockets, what they serve, and the order in which they come and go."""
+"""A DRA driver's two sockets: the services on each, and the order in which the sockets open and close."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +12,9 @@ from dracpu_agent.kubelet.operations import ClaimOperations, ClaimService
 from dracpu_agent.kubelet.registration import Registration, RegistrationStatus
 from dracpu_agent.kubelet.sockets import SocketServer
 
-# A pod has 30 s to end: so much for the calls under way, so much for work that outlives its call.
-STOP_CALLS_SECONDS: Final = 10.0
-STOP_WORK_SECONDS: Final = 10.0
+# The two together stay below the 30 s that a pod has to terminate.
+STOP_CALLS_SECONDS: Final = 10.0  # for calls in progress
+STOP_WORK_SECONDS: Final = 10.0  # for work on claims that outlives its call
 
 
 class KubeletPlugin:
@@ -43,8 +43,8 @@ class KubeletPlugin:
         return self._registration.status
 
     async def start(self) -> None:
-        """Serves both sockets; raises SocketError, and then serves none."""
-        await self._data.start()  # first: the kubelet dials it as soon as the other one answers
+        """Serves both sockets, or raises SocketError and serves neither."""
+        await self._data.start()  # first: the kubelet dials it as soon as the registration socket answers
         try:
             await self._registry.start()
         except BaseException:
@@ -52,11 +52,11 @@ class KubeletPlugin:
             raise
 
     def health_changed(self) -> None:
-        """Tell the kubelet at once how the devices are."""
+        """Sends the devices' health to the kubelet at once."""
         self._streams.changed()
 
     async def stop(self) -> None:
-        """Deregisters, then ends what is under way; no claim is left half-way."""
+        """Deregisters, then finishes the calls and the work in progress, so that no claim is left half-done."""
         await self._registry.stop(0)
         self._streams.close()
         await self._data.stop(STOP_CALLS_SECONDS)

@@ -1,6 +1,4 @@
-"""Plugin registration: the kubelet finds our socket in plugins_registry, asks who we are, and tells what it made
-of the answer.
-"""
+"""Plugin registration: the kubelet finds our socket in plugins_registry, calls GetInfo, and reports the result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ SERVICE: Final = "pluginregistration.Registration"
 
 @dataclass(frozen=True, slots=True)
 class RegistrationStatus:
-    """What the kubelet made of the plugin. It says so anew after each of its restarts."""
+    """The result of a registration. The kubelet reports it again after each of its restarts."""
 
     registered: bool
     error: str = ""
@@ -43,7 +41,7 @@ class Registration:
         self.status: RegistrationStatus | None = None  # None: the kubelet has not answered yet
 
     def services(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """What to serve on the registration socket."""
+        """The gRPC handlers for the registration socket."""
         methods = {
             "GetInfo": grpc.unary_unary_rpc_method_handler(
                 self._get_info, InfoRequest.FromString, PluginInfo.SerializeToString
@@ -55,7 +53,7 @@ class Registration:
         return (grpc.method_handlers_generic_handler(SERVICE, methods),)
 
     async def _get_info(self, _request: InfoRequest, _context: object) -> PluginInfo:
-        return self._info  # kubelet: 1 s; so it is made beforehand
+        return self._info  # kubelet: GetInfo has 1 s
 
     async def _notify(self, request: RegistrationStatusMessage, _context: object) -> RegistrationStatusResponse:
         self.status = RegistrationStatus(request.plugin_registered, request.error)

@@ -1,4 +1,4 @@
-"""One gRPC server on one unix socket, as the kubelet expects its plugins."""
+"""A gRPC server on a unix socket, as the kubelet expects of its plugins."""
 
 import stat
 from collections.abc import Sequence
@@ -14,12 +14,11 @@ MAX_PATH_BYTES: Final = 107  # Linux: sun_path has 108 bytes, the last one is NU
 
 
 class SocketError(DriverError):
-    """A socket that the kubelet needs cannot be served; the agent cannot work without it."""
+    """A socket for the kubelet cannot be opened; the agent cannot work without it."""
 
 
 class SocketServer:
-    """Serves some services on a socket from `start` to `stop`. Where a former process left its socket, this one
-    takes the place."""
+    """Serves gRPC handlers on a socket from `start` to `stop`, and replaces a socket left by an earlier process."""
 
     def __init__(self, path: Path, services: Sequence[grpc.GenericRpcHandler]) -> None:
         self._path = path
@@ -27,13 +26,13 @@ class SocketServer:
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """After this, whoever connects is served."""
-        _make_room(self._path)
+        """Starts to serve; clients can connect when this returns. Raises SocketError."""
+        _prepare_path(self._path)
         server = grpc.aio.server()
         server.add_generic_rpc_handlers(self._services)
         try:
             server.add_insecure_port(f"unix:{self._path}")
-            self._path.chmod(0o600)  # before anybody is served: nobody but root has claims to hand in
+            self._path.chmod(0o600)  # before the server starts: only root may connect
             await server.start()
         except (RuntimeError, OSError) as error:
             await server.stop(None)
@@ -41,7 +40,7 @@ class SocketServer:
         self._server = server
 
     async def stop(self, grace_seconds: float) -> None:
-        """Takes the socket away, then lets the calls under way end, for as long as the grace lasts."""
+        """Removes the socket, then waits up to `grace_seconds` for calls in progress."""
         if self._server is None:
             return
         self._path.unlink(missing_ok=True)
@@ -49,7 +48,7 @@ class SocketServer:
         self._server = None
 
 
-def _make_room(path: Path) -> None:
+def _prepare_path(path: Path) -> None:
     length = len(bytes(path))
     if length > MAX_PATH_BYTES:
         raise SocketError(
@@ -68,5 +67,5 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise SocketError(f"{path} is in the way and is no socket: remove it")
+        raise SocketError(f"{path} exists and is not a socket: remove it")
     path.unlink()
