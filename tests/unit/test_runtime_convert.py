@@ -1,4 +1,4 @@
-"""The runtime's messages become records, and records become messages."""
+"""Conversion between the runtime's messages and the agent's records."""
 
 import pytest
 
@@ -24,21 +24,21 @@ def running(container_id: str, pod_id: str = "sandbox", *, name: str = "app", cp
     return message
 
 
-def test_a_container_is_known_by_its_pod() -> None:
+def test_a_container_has_the_names_of_its_pod() -> None:
     assert convert.container(running("c1"), POD) == WEB
 
 
-def test_labels_name_what_the_runtime_leaves_out() -> None:
+def test_labels_replace_names_that_the_runtime_leaves_out() -> None:
     message = nri.Container(id="c1", labels=LABELS)
     assert convert.container(message, nri.PodSandbox()) == WEB
 
 
-def test_the_runtimes_own_word_counts_more_than_labels() -> None:
+def test_the_runtimes_names_take_precedence_over_labels() -> None:
     message = nri.Container(id="c1", name="app", labels=dict.fromkeys(LABELS, "other"))
     assert convert.container(message, POD) == WEB
 
 
-def test_cdi_devices_and_our_environment_are_kept_and_nothing_else() -> None:
+def test_only_cdi_devices_and_our_environment_variables_are_kept() -> None:
     message = running("c1", cpus="0-3,8")
     message.env[:] = ["PATH=/bin", "DRA_CPUSET_abc=0-3", "XDRA_CPUSET_abc=1", "DRA_CPUSET=2"]
     message.CDI_devices.add(name="dra.k8s.io/cpu=claim-abc")
@@ -49,16 +49,16 @@ def test_cdi_devices_and_our_environment_are_kept_and_nothing_else() -> None:
     assert container.cpus == CpuSet.parse("0-3,8")
 
 
-def test_a_cpuset_that_cannot_be_read_is_not_known() -> None:
+def test_an_invalid_cpuset_is_read_as_empty() -> None:
     assert convert.container(running("c1", cpus="zero"), POD).cpus == EMPTY
 
 
-def test_the_list_of_containers_comes_in_parts_and_pods_may_come_last() -> None:
+def test_the_list_of_containers_may_arrive_in_parts_with_pods_last() -> None:
     inventory = convert.Inventory()
     inventory.add([], [running("c1"), running("c2", "other")])
     inventory.add([nri.PodSandbox(id="other", name="db-0", namespace="shop")], [running("c3")])
     inventory.add([POD], [])
-    assert [(known.id, str(known)) for known in inventory.containers()] == [
+    assert [(container.id, str(container)) for container in inventory.containers()] == [
         ("c1", "shop/web-0/app"),
         ("c2", "shop/db-0/app"),
         ("c3", "shop/web-0/app"),
@@ -70,10 +70,10 @@ def test_containers_that_have_ended_are_left_out() -> None:
     ended.state = nri.CONTAINER_STOPPED
     inventory = convert.Inventory()
     inventory.add([POD], [ended, running("c2")])
-    assert [known.id for known in inventory.containers()] == ["c2"]
+    assert [container.id for container in inventory.containers()] == ["c2"]
 
 
-def test_a_container_whose_pod_is_not_listed_is_listed_all_the_same() -> None:
+def test_a_container_whose_pod_is_not_listed_is_kept() -> None:
     message = running("c1")
     message.labels.update(LABELS)
     inventory = convert.Inventory()
@@ -81,20 +81,20 @@ def test_a_container_whose_pod_is_not_listed_is_listed_all_the_same() -> None:
     assert inventory.containers() == [WEB]
 
 
-def test_an_update_changes_the_cpus_and_nothing_else() -> None:
+def test_an_update_changes_only_the_cpus() -> None:
     message = convert.update(ContainerUpdate("c1", CpuSet([1, 2, 3])))
-    wanted = nri.ContainerUpdate(container_id="c1")
-    wanted.linux.resources.cpu.cpus = "1-3"
-    assert message == wanted
+    expected = nri.ContainerUpdate(container_id="c1")
+    expected.linux.resources.cpu.cpus = "1-3"
+    assert message == expected
 
 
-def test_a_placement_is_an_adjustment_and_the_updates_of_others() -> None:
+def test_a_placement_becomes_an_adjustment_and_updates_of_others() -> None:
     response = convert.create_response(WEB, Placement(CpuSet([2]), (ContainerUpdate("c2", CpuSet([3])),)))
     assert response.adjust.linux.resources.cpu.cpus == "2"
     assert [(update.container_id, update.linux.resources.cpu.cpus) for update in response.update] == [("c2", "3")]
 
 
-def test_an_empty_cpuset_is_never_sent_for_the_runtime_would_read_it_as_unchanged() -> None:
+def test_an_empty_cpuset_is_an_error_as_the_runtime_would_read_it_as_unchanged() -> None:
     with pytest.raises(PlacementError, match="c1"):
         convert.create_response(WEB, Placement(EMPTY))
     with pytest.raises(PlacementError, match="c2"):

@@ -1,4 +1,4 @@
-"""Frames of the mux and messages of ttrpc survive being split anywhere."""
+"""Frames of the mux and messages of ttrpc are decoded wherever the stream is split."""
 
 import struct
 
@@ -53,24 +53,24 @@ def test_the_frame_that_starts_a_message_fits_into_the_runtimes_buffer(header: i
     assert (first == header + payload) is (header + payload <= 4096)
 
 
-def test_an_empty_frame_is_no_bytes() -> None:
+def test_an_empty_frame_is_skipped() -> None:
     decoder = mux.Decoder()
     assert decoder.feed(struct.pack(">II", 1, 0) + mux.encode(2, b"ab", b"")) == [(2, b"ab")]
 
 
-def test_a_frame_larger_than_any_message_ends_the_connection() -> None:
+def test_a_frame_larger_than_any_message_is_a_protocol_error() -> None:
     mux.Decoder().feed(struct.pack(">II", 1, mux.MAX_FRAME))
     with pytest.raises(mux.ProtocolError, match=str(mux.MAX_FRAME + 1)):
         mux.Decoder().feed(struct.pack(">II", 1, mux.MAX_FRAME + 1))
 
 
-def test_a_message_that_fits_no_frame_is_never_written() -> None:
+def test_a_message_that_does_not_fit_into_a_frame_is_an_error() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         mux.encode(1, b"", bytes(mux.MAX_FRAME + 1))
 
 
 @given(st.lists(st.tuples(streams, kinds, st.binary(max_size=60)), max_size=8), st.data())
-def test_messages_come_out_as_they_went_in(
+def test_decoding_returns_the_encoded_messages(
     messages: list[tuple[int, ttrpc.MessageType, bytes]], data: st.DataObject
 ) -> None:
     wire = b"".join(ttrpc.message_header(stream, kind, body) + body for stream, kind, body in messages)
@@ -79,14 +79,14 @@ def test_messages_come_out_as_they_went_in(
     assert received == [ttrpc.Message(stream, kind, body) for stream, kind, body in messages]
 
 
-def test_a_message_is_held_back_until_its_last_byte() -> None:
+def test_a_message_is_returned_after_its_last_byte() -> None:
     decoder = ttrpc.Decoder()
     wire = ttrpc.message_header(1, ttrpc.MessageType.REQUEST, b"abc") + b"abc"
     assert decoder.feed(wire[:-1]) == []
     assert decoder.feed(wire[-1:]) == [ttrpc.Message(1, 1, b"abc")]
 
 
-def test_a_message_above_the_limit_ends_the_connection() -> None:
+def test_a_message_above_the_limit_is_a_protocol_error() -> None:
     ttrpc.Decoder().feed(struct.pack(">IIBB", ttrpc.MAX_DATA, 1, 1, 0))
     with pytest.raises(mux.ProtocolError, match=str(ttrpc.MAX_DATA + 1)):
         ttrpc.Decoder().feed(struct.pack(">IIBB", ttrpc.MAX_DATA + 1, 1, 1, 0))

@@ -1,4 +1,4 @@
-"""What a runtime's versions say about what it can do, and what it must not be asked to do."""
+"""Which features of a runtime the agent relies on, by the runtime's versions."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ from dracpu_agent.runtime.versions import Version, runtime_info
         ("", "", "", False, False),
     ],
 )
-def test_only_what_is_known_to_be_safe_is_relied_on(
+def test_features_are_used_only_for_versions_known_to_support_them(
     name: str, version: str, nri: str, passes_cdi_devices: bool, unsolicited_updates: bool
 ) -> None:
     info = runtime_info(name, version, nri)
@@ -42,15 +42,15 @@ numbers = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 
 
 @given(numbers, numbers)
-def test_versions_are_ordered_by_their_numbers(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
-    parsed = [Version.parse("v{}.{}.{}".format(*version)) for version in (one, other)]
+def test_versions_are_ordered_by_their_numbers(first: tuple[int, int, int], second: tuple[int, int, int]) -> None:
+    parsed = [Version.parse("v{}.{}.{}".format(*version)) for version in (first, second)]
     assert parsed[0] is not None
     assert parsed[1] is not None
-    assert (parsed[0] < parsed[1]) is (one < other)
+    assert (parsed[0] < parsed[1]) is (first < second)
 
 
 @given(numbers, st.sampled_from(["-rc.1", "-beta.0", "~rc2", "-alpha1", "-dev", "-0.20260101000000-0123456789ab"]))
-def test_a_version_on_its_way_comes_before_itself(version: tuple[int, int, int], suffix: str) -> None:
+def test_a_prerelease_precedes_its_release(version: tuple[int, int, int], suffix: str) -> None:
     text = "{}.{}.{}".format(*version)
     early, released = Version.parse(text + suffix), Version.parse(text)
     assert early is not None
@@ -59,5 +59,5 @@ def test_a_version_on_its_way_comes_before_itself(version: tuple[int, int, int],
 
 
 @given(st.text(max_size=20))
-def test_any_text_can_be_a_version(text: str) -> None:
+def test_any_version_text_is_accepted(text: str) -> None:
     runtime_info("containerd", text, text)

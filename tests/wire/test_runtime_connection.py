@@ -1,4 +1,4 @@
-"""Connecting, being configured, learning what runs, and doing it again after every kind of loss."""
+"""The plugin connects, is configured, receives the list of containers, and reconnects after every kind of loss."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from recording_handler import RecordingHandler, running
 
 from dracpu_agent.placement.container import ContainerUpdate
-from dracpu_agent.runtime.plugin import Backoff
+from dracpu_agent.runtime.plugin import ReconnectDelays
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.node.containers import Container, PodSandbox
 from dracpu_sandbox.node.nri_runtime import NriRuntime
@@ -31,7 +31,7 @@ async def test_the_handshake_runs_in_order(tmp_path: Path, skip_ids: bool) -> No
         async with running(tmp_path / "s", handler):
             await runtime.synchronized()
             await handler.is_synchronized.wait()
-    assert handler.told[:3] == [("connected", "containerd"), ("synchronize", "0"), ("synchronized", "")]
+    assert handler.calls[:3] == [("connected", "containerd"), ("synchronize", "0"), ("synchronized", "")]
     assert (runtime.registration.plugin_name, runtime.registration.plugin_idx) == ("dra-cpu", "45")
     assert runtime.subscribed & ~EVERY_NRI_KNOWS == 0
     assert runtime.subscribed != 0  # which would mean all events
@@ -50,17 +50,17 @@ async def test_hooks_are_timed_for_the_metrics(tmp_path: Path) -> None:
 
 async def test_containers_that_ran_unpinned_are_repaired(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    handler.sync_updates = lambda containers: [ContainerUpdate(one.id, CpuSet([1, 2])) for one in containers]
+    handler.sync_updates = lambda containers: [ContainerUpdate(found.id, CpuSet([1, 2])) for found in containers]
     async with NriRuntime(tmp_path / "s") as runtime:
         ids = with_containers(runtime, 3)
         async with running(tmp_path / "s", handler):
-            await runtime.until(lambda: all(runtime.cpuset_of(one) == "1-2" for one in ids))
-    assert [(str(known), known.pod_uid) for known in handler.containers] == [
-        (f"default/pod-{one}/app", f"uid-pod-{one}") for one in ids
+            await runtime.until(lambda: all(runtime.cpuset_of(container_id) == "1-2" for container_id in ids))
+    assert [(str(container), container.pod_uid) for container in handler.containers] == [
+        (f"default/pod-{container_id}/app", f"uid-pod-{container_id}") for container_id in ids
     ]
 
 
-async def test_one_update_that_cannot_be_sent_does_not_keep_back_the_others(tmp_path: Path) -> None:
+async def test_an_update_that_cannot_be_sent_does_not_prevent_the_others(tmp_path: Path) -> None:
     handler = RecordingHandler()
     handler.sync_updates = lambda containers: [
         ContainerUpdate(containers[0].id, EMPTY),
@@ -74,20 +74,20 @@ async def test_one_update_that_cannot_be_sent_does_not_keep_back_the_others(tmp_
             assert runtime.cpuset_of(first) == ""
 
 
-async def test_a_list_of_megabytes_comes_in_parts(tmp_path: Path) -> None:
+async def test_a_long_list_is_received_in_parts(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    handler.sync_updates = lambda containers: [ContainerUpdate(one.id, CpuSet([1])) for one in containers]
+    handler.sync_updates = lambda containers: [ContainerUpdate(found.id, CpuSet([1])) for found in containers]
     async with NriRuntime(tmp_path / "s") as runtime:
         runtime.request_timeout = 20.0
         ids = with_containers(runtime, 20, ballast=600_000)
         runtime.containers_per_chunk = 6
         async with running(tmp_path / "s", handler):
-            await runtime.until(lambda: all(runtime.cpuset_of(one) == "1" for one in ids))
-    assert [one.id for one in handler.containers] == ids
-    assert [about for method, about in handler.told if method == "synchronize"] == ["20"]
+            await runtime.until(lambda: all(runtime.cpuset_of(container_id) == "1" for container_id in ids))
+    assert [container.id for container in handler.containers] == ids
+    assert [about for method, about in handler.calls if method == "synchronize"] == ["20"]
 
 
-async def test_a_list_that_breaks_off_is_forgotten(tmp_path: Path) -> None:
+async def test_an_incomplete_list_is_discarded(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime:
         with_containers(runtime, 6)
@@ -102,10 +102,10 @@ async def test_a_list_that_breaks_off_is_forgotten(tmp_path: Path) -> None:
         async with running(tmp_path / "s", handler):
             await runtime.synchronized()
     assert runtime.connections == 2
-    assert [about for method, about in handler.told if method == "synchronize"] == ["6"]
+    assert [about for method, about in handler.calls if method == "synchronize"] == ["6"]
 
 
-async def test_containers_that_have_ended_are_nobodys_business(tmp_path: Path) -> None:
+async def test_containers_that_have_ended_are_ignored(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
@@ -114,10 +114,10 @@ async def test_containers_that_have_ended_are_nobodys_business(tmp_path: Path) -
         await runtime.stop_container(ended)
         await runtime.restart()
         await runtime.synchronized()
-    assert [known.id for known in handler.containers] == [alive]
+    assert [container.id for container in handler.containers] == [alive]
 
 
-async def test_a_restarted_runtime_is_found_again(tmp_path: Path) -> None:
+async def test_the_plugin_reconnects_to_a_restarted_runtime(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         for _ in range(3):
@@ -133,24 +133,24 @@ async def test_a_runtime_that_starts_later_is_waited_for(tmp_path: Path) -> None
     runtime = NriRuntime(tmp_path / "s")
     async with running(tmp_path / "s", handler):
         await handler.is_disconnected.wait()
-        assert "No such file" in handler.told[0][1]
-        assert "NRI" in handler.told[0][1]  # what to look at
+        assert "No such file" in handler.calls[0][1]
+        assert "is NRI enabled" in handler.calls[0][1]
         async with runtime:
             await runtime.synchronized()
 
 
-async def test_a_refused_registration_is_told_and_tried_again(tmp_path: Path) -> None:
+async def test_a_refused_registration_is_reported_and_retried(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime:
         runtime.refuse_registration = 'invalid plugin index "4"'
         async with running(tmp_path / "s", handler):
             await handler.is_disconnected.wait()
-            assert 'refused the registration: invalid plugin index "4"' in handler.told[0][1]
+            assert 'refused the registration: invalid plugin index "4"' in handler.calls[0][1]
             runtime.refuse_registration = ""
             await runtime.synchronized()
 
 
-async def test_a_list_that_cannot_be_handled_is_asked_for_again(tmp_path: Path) -> None:
+async def test_after_an_error_in_synchronize_the_plugin_reconnects(tmp_path: Path) -> None:
     handler = RecordingHandler()
     failures = iter([KeyError("bug")])
 
@@ -165,7 +165,7 @@ async def test_a_list_that_cannot_be_handled_is_asked_for_again(tmp_path: Path) 
     assert runtime.connections == 2
 
 
-async def test_a_bug_outside_any_answer_costs_a_connection_and_not_the_plugin(tmp_path: Path) -> None:
+async def test_after_an_error_outside_a_call_the_plugin_reconnects(tmp_path: Path) -> None:
     handler = RecordingHandler()
     failures = iter([KeyError("bug")])
 
@@ -177,10 +177,10 @@ async def test_a_bug_outside_any_answer_costs_a_connection_and_not_the_plugin(tm
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await handler.is_synchronized.wait()
     assert runtime.connections == 2
-    assert ("disconnected", "internal error, see the agent's log") in handler.told
+    assert ("disconnected", "internal error, see the agent's log") in handler.calls
 
 
-async def test_hooks_under_way_end_with_the_connection(tmp_path: Path) -> None:
+async def test_hooks_in_progress_are_cancelled_with_the_connection(tmp_path: Path) -> None:
     handler = RecordingHandler()
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -198,10 +198,10 @@ async def test_hooks_under_way_end_with_the_connection(tmp_path: Path) -> None:
         await entered.wait()
         runtime.drop()
         await cancelled.wait()
-        await creation  # the runtime goes on without us
+        await creation  # the runtime continues without the plugin
         await runtime.synchronized()
 
 
-def test_attempts_slow_down_up_to_a_limit() -> None:
-    backoff = Backoff(first=0.2, longest=5.0)
-    assert [backoff.delay(failures) for failures in (1, 2, 3, 5, 6, 10_000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]
+def test_the_delay_between_attempts_doubles_up_to_a_limit() -> None:
+    delays = ReconnectDelays(first=0.2, longest=5.0)
+    assert [delays.after(failures) for failures in (1, 2, 3, 5, 6, 10_000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]

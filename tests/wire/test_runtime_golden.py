@@ -1,4 +1,4 @@
-"""The bytes of a handshake, against those captured from the runtimes' own implementation (NRI 0.12.2, ttrpc 1.2.9)."""
+"""The handshake has the bytes that were captured from the runtimes' own implementation (NRI 0.12.2, ttrpc 1.2.9)."""
 
 import asyncio
 from pathlib import Path
@@ -25,28 +25,28 @@ SYNCHRONIZE = bytes.fromhex(
 SYNCHRONIZE_RESPONSE = bytes.fromhex("00000001 0000000a 00000000 00000003 02 00")
 
 
-async def test_the_handshake_is_byte_for_byte_what_the_runtime_expects(tmp_path: Path) -> None:
-    talked = asyncio.Event()
+async def test_the_handshake_has_the_captured_bytes(tmp_path: Path) -> None:
+    finished = asyncio.Event()
 
     async def runtime(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert await reader.readexactly(len(REGISTER_PLUGIN)) == REGISTER_PLUGIN
         writer.write(CONFIGURE)  # before the answer to the registration
         assert await reader.readexactly(len(CONFIGURE_RESPONSE)) == CONFIGURE_RESPONSE
         writer.write(REGISTER_PLUGIN_OK)
-        for byte in SYNCHRONIZE:  # in the smallest pieces there are
+        for byte in SYNCHRONIZE:  # in the smallest possible pieces
             writer.write(bytes([byte]))
             await writer.drain()
         assert await reader.readexactly(len(SYNCHRONIZE_RESPONSE)) == SYNCHRONIZE_RESPONSE
-        talked.set()
-        assert await reader.read() == b""  # the plugin leaves, and has said nothing more
+        finished.set()
+        assert await reader.read() == b""  # the plugin disconnects without sending more
         writer.close()
 
     handler = RecordingHandler()
     server = await asyncio.start_unix_server(runtime, tmp_path / "nri.sock")
     async with server, running(tmp_path / "nri.sock", handler, name="gold", index="42"):
         async with asyncio.timeout(10):
-            await talked.wait()
+            await finished.wait()
             await handler.is_synchronized.wait()
-    assert handler.told[0] == ("connected", "containerd")
+    assert handler.calls[0] == ("connected", "containerd")
     assert handler.runtime.nri == "v0.12.2"
     assert handler.runtime.unsolicited_updates

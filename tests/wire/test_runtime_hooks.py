@@ -1,4 +1,4 @@
-"""A container's life as the runtime tells it, and what it is answered."""
+"""The hooks in a container's life, and the plugin's answers."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ OWN = CpuSet([2, 3])
 
 
 @pytest.mark.parametrize("own_methods", [True, False], ids=["own methods", "StateChange"])
-async def test_a_containers_life_is_told_in_order(tmp_path: Path, own_methods: bool) -> None:
+async def test_the_handler_receives_a_containers_events_in_order(tmp_path: Path, own_methods: bool) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         runtime.own_methods = own_methods
@@ -29,27 +29,27 @@ async def test_a_containers_life_is_told_in_order(tmp_path: Path, own_methods: b
         assert runtime.cpuset_of(web) == str(SHARED)
         await runtime.stop_container(web)
         await runtime.remove_container(web)
-    assert handler.told_of(web) == ["create", "created", "created", "start", "stopped", "removed"]
+    assert handler.calls_about(web) == ["create", "created", "created", "start", "stopped", "removed"]
     assert runtime.lost == []
 
 
-async def test_a_start_tells_that_the_container_is_known_where_nothing_else_does(tmp_path: Path) -> None:
+async def test_a_start_reports_the_creation_when_the_runtime_sends_no_post_create(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         runtime.sends_post_create = False
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
-    assert handler.told_of(web) == ["create", "created", "start"]
+    assert handler.calls_about(web) == ["create", "created", "start"]
 
 
-async def test_the_handler_sees_what_proves_a_claim(tmp_path: Path) -> None:
+async def test_the_handler_receives_the_fields_that_prove_a_claim(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         web = await runtime.create_container(
             WEB, "app", env=["DRA_CPUSET_u1=2-3"], cdi_devices=["dra.k8s.io/cpu=claim-u1"], cpus="0-7"
         )
-    assert handler.seen[web] == Container(
+    assert handler.created_with[web] == Container(
         id=web,
         name="app",
         namespace="shop",
@@ -61,7 +61,7 @@ async def test_the_handler_sees_what_proves_a_claim(tmp_path: Path) -> None:
     )
 
 
-async def test_others_move_in_the_same_answer(tmp_path: Path) -> None:
+async def test_the_answer_to_a_hook_moves_other_containers(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
@@ -79,25 +79,25 @@ async def test_others_move_in_the_same_answer(tmp_path: Path) -> None:
         assert runtime.cpuset_of(web) == str(SHARED)
 
 
-async def test_a_refusal_reaches_the_kubelet_in_its_own_words_and_the_creation_is_undone(tmp_path: Path) -> None:
+async def test_a_refusals_message_reaches_the_kubelet_unchanged_and_the_creation_is_undone(tmp_path: Path) -> None:
     handler = RecordingHandler()
 
     async def refuse(_: Container) -> Placement:
-        raise PlacementError("DRA_CPUSET_x is not for pods to set")
+        raise PlacementError("a pod must not set DRA_CPUSET_x")
 
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         handler.place = refuse
-        with pytest.raises(HookError, match="^DRA_CPUSET_x is not for pods to set$"):
+        with pytest.raises(HookError, match="^a pod must not set DRA_CPUSET_x$"):
             await runtime.create_container(WEB, "app")
-        (refused,) = handler.seen
+        (refused,) = handler.created_with
         handler.place = None
         await runtime.create_container(WEB, "app")
-    assert handler.told_of(refused) == ["create", "stopped", "removed"]
+    assert handler.calls_about(refused) == ["create", "stopped", "removed"]
     assert runtime.connections == 1
 
 
-async def test_a_bug_while_creating_fails_closed(tmp_path: Path) -> None:
+async def test_an_internal_error_fails_the_creation(tmp_path: Path) -> None:
     handler = RecordingHandler()
 
     async def fail(_: Container) -> Placement:
@@ -111,7 +111,7 @@ async def test_a_bug_while_creating_fails_closed(tmp_path: Path) -> None:
     assert runtime.connections == 1
 
 
-async def test_a_placement_on_no_cpus_fails_closed(tmp_path: Path) -> None:
+async def test_a_placement_without_cpus_fails_the_creation(tmp_path: Path) -> None:
     handler = RecordingHandler()
 
     async def nowhere(_: Container) -> Placement:
@@ -124,7 +124,7 @@ async def test_a_placement_on_no_cpus_fails_closed(tmp_path: Path) -> None:
             await runtime.create_container(WEB, "app")
 
 
-async def test_a_decision_that_takes_too_long_is_an_error_before_the_runtime_gives_up(tmp_path: Path) -> None:
+async def test_a_slow_decision_is_answered_with_an_error_before_the_runtimes_timeout(tmp_path: Path) -> None:
     handler = RecordingHandler()
 
     async def never(_: Container) -> Placement:
@@ -140,28 +140,28 @@ async def test_a_decision_that_takes_too_long_is_an_error_before_the_runtime_giv
     assert runtime.lost == []
 
 
-async def test_a_timeout_inside_the_decision_is_not_taken_for_the_runtimes(tmp_path: Path) -> None:
+async def test_a_timeout_inside_the_decision_is_not_mistaken_for_the_runtimes(tmp_path: Path) -> None:
     handler = RecordingHandler()
 
-    async def api_is_away(_: Container) -> Placement:
+    async def api_is_down(_: Container) -> Placement:
         raise TimeoutError
 
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
-        handler.place = api_is_away
+        handler.place = api_is_down
         with pytest.raises(HookError, match="internal error"):
             await runtime.create_container(WEB, "app")
 
 
-async def test_a_stalled_agent_is_dropped_comes_back_and_repairs_what_ran_unpinned(tmp_path: Path) -> None:
+async def test_a_stalled_plugin_is_dropped_reconnects_and_pins_the_containers_created_meanwhile(tmp_path: Path) -> None:
     handler = RecordingHandler()
-    handler.sync_updates = lambda containers: [ContainerUpdate(one.id, SHARED) for one in containers]
+    handler.sync_updates = lambda containers: [ContainerUpdate(found.id, SHARED) for found in containers]
 
     async def stall(_: Container) -> Placement:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            await handler.is_disconnected.wait()  # does not even let itself be cancelled
+            await handler.is_disconnected.wait()  # ignores its cancellation
         raise PlacementError("too late")
 
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
@@ -187,7 +187,7 @@ async def test_concurrent_creations_are_all_answered(tmp_path: Path) -> None:
         await runtime.synchronized()
         handler.place = place
         ids = await asyncio.gather(*(runtime.create_container(WEB, str(number)) for number in range(50)))
-        assert [runtime.cpuset_of(one) for one in ids] == [str(number) for number in range(50)]
+        assert [runtime.cpuset_of(container_id) for container_id in ids] == [str(number) for number in range(50)]
 
 
 async def test_a_container_that_may_not_start_is_stopped(tmp_path: Path) -> None:
@@ -204,10 +204,10 @@ async def test_a_container_that_may_not_start_is_stopped(tmp_path: Path) -> None
             web = await runtime.create_container(WEB, "app", start=False)
             with pytest.raises(HookError, match="given away"):
                 await runtime.start_container(web)
-        assert handler.told_of(web) == ["create", "created", "created", "start", "stopped"]
+        assert handler.calls_about(web) == ["create", "created", "created", "start", "stopped"]
 
 
-async def test_the_kubelets_changes_do_not_move_a_container(tmp_path: Path) -> None:
+async def test_a_resource_change_by_the_kubelet_does_not_move_a_container(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
@@ -219,18 +219,18 @@ async def test_the_kubelets_changes_do_not_move_a_container(tmp_path: Path) -> N
         assert runtime.cpuset_of(web) == "0-63"
 
 
-async def test_a_change_without_cpus_to_repeat_is_refused(tmp_path: Path) -> None:
+async def test_a_resource_change_of_a_container_without_cpus_is_refused(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
-        handler.on_update = lambda one: ContainerUpdate(one.id, EMPTY)
+        handler.on_update = lambda changed: ContainerUpdate(changed.id, EMPTY)
         with pytest.raises(HookError, match="no CPU is left"):
             await runtime.update_container(web)
 
 
 @pytest.mark.parametrize("own_methods", [True, False], ids=["own methods", "StateChange"])
-async def test_hooks_that_only_tell_never_fail(tmp_path: Path, own_methods: bool) -> None:
+async def test_hooks_that_only_report_never_fail(tmp_path: Path, own_methods: bool) -> None:
     handler = RecordingHandler()
 
     def fail(_: str) -> list[ContainerUpdate]:
@@ -243,19 +243,13 @@ async def test_hooks_that_only_tell_never_fail(tmp_path: Path, own_methods: bool
         handler.on_notice = fail  # type: ignore[assignment]
         web = await runtime.create_container(WEB, "app")
         await runtime.stop_container(web)
-        await runtime.stop_container(web)  # it comes more than once
+        await runtime.stop_container(web)  # runtimes may repeat it
         await runtime.remove_container(web)
-    assert handler.told_of(web)[-3:] == ["stopped", "stopped", "removed"]
+    assert handler.calls_about(web)[-3:] == ["stopped", "stopped", "removed"]
     assert runtime.lost == []
 
 
-async def test_a_container_without_a_handlers_answer_keeps_what_the_pod_had(tmp_path: Path) -> None:
-    async with NriRuntime(tmp_path / "s") as runtime:  # no plugin at all
-        web = await runtime.create_container(WEB, "app", cpus="0-1")
-        assert runtime.cpuset_of(web) == "0-1"
-
-
-async def test_each_list_of_the_runtime_stands_for_itself() -> None:
+async def test_each_list_of_containers_replaces_the_previous_list() -> None:
     handler = RecordingHandler()
     hooks = Hooks(handler, on_synchronized=lambda: None)
 
@@ -265,15 +259,15 @@ async def test_each_list_of_the_runtime_stands_for_itself() -> None:
 
     await synchronize("a", more=True)
     await synchronize("b", more=False)
-    assert [known.id for known in handler.containers] == ["a", "b"]
+    assert [container.id for container in handler.containers] == ["a", "b"]
     await synchronize("c", more=False)
-    assert [known.id for known in handler.containers] == ["c"]
+    assert [container.id for container in handler.containers] == ["c"]
 
 
 @pytest.mark.parametrize(
     ("service", "method"), [(SERVICE, "RunPodSandbox"), ("nri.pkg.api.v1alpha1.Other", "Configure")]
 )
-async def test_a_method_that_is_not_served_is_named_so_that_the_runtime_can_fall_back(
+async def test_an_unknown_method_is_answered_with_unimplemented_so_that_the_runtime_can_fall_back(
     service: str, method: str
 ) -> None:
     hooks = Hooks(RecordingHandler(), on_synchronized=lambda: None)
@@ -282,8 +276,8 @@ async def test_a_method_that_is_not_served_is_named_so_that_the_runtime_can_fall
     assert refused.value.code == Code.UNIMPLEMENTED
 
 
-async def test_a_request_that_cannot_be_read_is_an_error() -> None:
+async def test_a_request_that_cannot_be_decoded_is_answered_with_an_error() -> None:
     hooks = Hooks(RecordingHandler(), on_synchronized=lambda: None)
-    with pytest.raises(StatusError, match="CreateContainer cannot be read") as refused:
+    with pytest.raises(StatusError, match="CreateContainer cannot be decoded") as refused:
         await hooks.answer(Call(SERVICE, "CreateContainer", b"\xff", received=0.0, timeout=None))
     assert refused.value.code == Code.INTERNAL

@@ -1,4 +1,4 @@
-"""Updates that the agent asks for by itself."""
+"""Updates that the agent sends outside of hooks."""
 
 import asyncio
 from pathlib import Path
@@ -26,14 +26,14 @@ async def test_a_push_moves_a_container(tmp_path: Path) -> None:
         assert runtime.cpuset_of(web) == "0-7"
 
 
-async def test_a_push_of_an_unknown_container_succeeds_as_the_runtime_does_not_tell(tmp_path: Path) -> None:
+async def test_a_push_of_an_unknown_container_succeeds_as_the_runtime_reports_no_error(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s"), running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
         await plugin.push(ContainerUpdate("unknown", GROWN))
 
 
-async def test_the_container_that_fails_is_known_and_others_are_not_kept_back(tmp_path: Path) -> None:
+async def test_a_failed_push_names_the_container_and_does_not_affect_others(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
@@ -44,7 +44,7 @@ async def test_the_container_that_fails_is_known_and_others_are_not_kept_back(tm
             with pytest.raises(UpdateFailedError, match=f"{container_id}: NRI update"):
                 await plugin.push(ContainerUpdate(container_id, GROWN))
         await plugin.push(ContainerUpdate(good, GROWN))
-        assert [runtime.cpuset_of(one) for one in (bad, good)] == [str(SHARED), "0-7"]
+        assert [runtime.cpuset_of(container_id) for container_id in (bad, good)] == [str(SHARED), "0-7"]
 
 
 async def test_an_empty_cpuset_is_not_pushed(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_an_empty_cpuset_is_not_pushed(tmp_path: Path) -> None:
             await plugin.push(ContainerUpdate("web", EMPTY))
 
 
-async def test_without_a_runtime_there_is_nobody_to_push_to(tmp_path: Path) -> None:
+async def test_a_push_without_a_runtime_is_an_error(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with running(tmp_path / "s", handler) as plugin:
         with pytest.raises(RuntimeUnavailableError):
@@ -69,7 +69,7 @@ async def test_without_a_runtime_there_is_nobody_to_push_to(tmp_path: Path) -> N
                 await plugin.push(ContainerUpdate("web", GROWN))
 
 
-async def test_nothing_is_pushed_before_the_runtimes_list_is_answered(tmp_path: Path) -> None:
+async def test_a_push_before_synchronize_is_answered_is_an_error(tmp_path: Path) -> None:
     handler = RecordingHandler()
     early: list[asyncio.Task[None]] = []
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
@@ -80,7 +80,7 @@ async def test_nothing_is_pushed_before_the_runtimes_list_is_answered(tmp_path: 
         await plugin.push(ContainerUpdate("web", GROWN))
 
 
-async def test_a_push_that_is_awaited_inside_a_hook_is_refused_at_once(tmp_path: Path) -> None:
+async def test_awaiting_a_push_inside_a_hook_is_an_error_at_once(tmp_path: Path) -> None:
     handler = RecordingHandler()
 
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
@@ -117,11 +117,11 @@ async def test_a_push_that_a_hook_starts_is_applied_after_the_hooks_answer(tmp_p
             HookError if hook_fails else str
         )
         await asyncio.gather(*pushes)
-        assert runtime.cpuset_of(web) == "0-7"  # the growth came last, over the hook's shrinking
+        assert runtime.cpuset_of(web) == "0-7"  # the push came after the hook's update
     assert runtime.connections == 1
 
 
-async def test_a_runtime_that_does_not_answer_is_not_waited_for_forever(
+async def test_a_push_that_the_runtime_does_not_answer_fails_after_a_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin_module, "PUSH_TIMEOUT", 0.05)
@@ -134,7 +134,7 @@ async def test_a_runtime_that_does_not_answer_is_not_waited_for_forever(
                 await plugin.push(ContainerUpdate(web, GROWN))
 
 
-async def test_a_push_under_way_ends_with_the_connection(tmp_path: Path) -> None:
+async def test_a_push_in_progress_fails_when_the_connection_ends(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()

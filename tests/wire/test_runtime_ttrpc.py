@@ -1,4 +1,4 @@
-"""Calls in both directions over a real socket, against an implementation that reads as Go does."""
+"""Calls in both directions over a real socket, to an implementation that reads like the one in Go."""
 
 import asyncio
 import struct
@@ -41,7 +41,7 @@ async def echo_back(_: str, payload: bytes) -> bytes:
 async def connected(
     path: Path, answer: Answer = echo, serve: Serve = echo_back, *, skip_ids: bool = False
 ) -> AsyncIterator[tuple[PluginConnection, Client]]:
-    """The runtime's end, and the client of ours."""
+    """The runtime's end of a connection, and the client on our end."""
     accepted: asyncio.Future[PluginConnection] = asyncio.get_running_loop().create_future()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,12 +53,12 @@ async def connected(
         mux = Mux(*await asyncio.open_unix_connection(path / "s"))
         client = Client(partial(mux.send, RUNTIME_CONNECTION))
 
-        async def converse() -> None:
+        async def serve_our_end() -> None:
             async with asyncio.TaskGroup() as group:
                 server = Server(answer, partial(mux.send, PLUGIN_CONNECTION), group)
                 await mux.run({PLUGIN_CONNECTION: server.receive, RUNTIME_CONNECTION: client.receive})
 
-        ours = asyncio.create_task(converse(), name="our end")
+        ours = asyncio.create_task(serve_our_end(), name="our end")
         theirs = await accepted
         try:
             yield theirs, client
@@ -71,7 +71,7 @@ async def connected(
 
 
 def payload_for(data_size: int) -> bytes:
-    """The payload that makes a serialized Response of this size."""
+    """A payload with which a serialized Response has this size."""
     envelope = data_size - 1
     while ttrpc_pb2.Response(payload=bytes(envelope)).ByteSize() > data_size:
         envelope -= 1
@@ -90,7 +90,7 @@ async def test_answers_of_any_size_reach_the_runtime(tmp_path: Path, message_siz
         assert await runtime.call("service", "Method", b"", 10) == payload
 
 
-async def test_an_answer_above_the_limit_is_an_error_and_the_connection_lives_on(tmp_path: Path) -> None:
+async def test_an_answer_above_the_limit_is_an_error_and_the_connection_stays_open(tmp_path: Path) -> None:
     was_sent: list[str] = []
 
     async def answer(call: Call) -> Reply:
@@ -148,7 +148,7 @@ async def test_ids_may_skip_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ids", "codes"), [([2], [3]), ([1, 1], [0, 3]), ([5, 3, 7], [0, 3, 0]), ([0], [3])], ids=str)
-async def test_ids_that_are_even_or_go_back_are_refused(ids: list[int], codes: list[int]) -> None:
+async def test_even_and_decreasing_ids_are_refused(ids: list[int], codes: list[int]) -> None:
     answers: dict[int, list[int]] = {}
 
     async def write(header: bytes, data: bytes) -> None:
@@ -166,7 +166,7 @@ async def test_ids_that_are_even_or_go_back_are_refused(ids: list[int], codes: l
     assert answers == expected
 
 
-async def test_a_call_knows_how_long_the_caller_waits(tmp_path: Path) -> None:
+async def test_a_call_carries_the_callers_timeout(tmp_path: Path) -> None:
     calls: list[Call] = []
 
     async def answer(call: Call) -> Reply:
@@ -178,29 +178,29 @@ async def test_a_call_knows_how_long_the_caller_waits(tmp_path: Path) -> None:
     assert [(call.service, call.method, call.timeout) for call in calls] == [("service", "Method", 2.5)]
 
 
-@pytest.mark.parametrize(("within", "told"), [(None, 0), (1.5, 1_500_000_000)])
-async def test_the_runtime_is_told_how_long_we_wait(within: float | None, told: int) -> None:
+@pytest.mark.parametrize(("within", "sent"), [(None, 0), (1.5, 1_500_000_000)])
+async def test_our_timeout_is_sent_to_the_runtime(within: float | None, sent: int) -> None:
     async def write(_: bytes, data: bytes) -> None:
-        assert ttrpc_pb2.Request.FromString(data).timeout_nano == told
+        assert ttrpc_pb2.Request.FromString(data).timeout_nano == sent
         client.receive(struct.pack(">IIBB", 0, 1, 2, 0))
 
     client = Client(write)
     assert await client.call("service", "Method", b"", within) == b""
 
 
-async def test_a_bug_becomes_an_error_that_says_nothing_of_the_inside(tmp_path: Path) -> None:
+async def test_an_internal_error_is_answered_without_details(tmp_path: Path) -> None:
     async def answer(call: Call) -> Reply:
         raise KeyError("secret")
 
     async with connected(tmp_path, answer) as (runtime, _):
-        for _ in range(2):  # and the connection lives on
+        for _ in range(2):  # the connection stays open
             with pytest.raises(CallError, match="internal error") as failed:
                 await runtime.call("service", "Method", b"", 10)
             assert "secret" not in str(failed.value)
 
 
-async def test_a_bug_is_answered_before_it_is_logged() -> None:
-    """The runtime waits 2 s, and then goes on without us: a busy machine may need them for the traceback."""
+async def test_an_internal_error_is_answered_before_it_is_logged() -> None:
+    """The runtime waits 2 s for an answer; on a busy machine, logging the traceback may take that long."""
     logged_before: list[int] = []
 
     async def answer(call: Call) -> Reply:
@@ -214,10 +214,10 @@ async def test_a_bug_is_answered_before_it_is_logged() -> None:
         async with asyncio.TaskGroup() as group:
             Server(answer, write, group).receive(message_header(1, MessageType.REQUEST, request) + request)
     assert logged_before == [0]
-    assert [one["event"] for one in logs] == ["call of the runtime failed"]
+    assert [entry["event"] for entry in logs] == ["call of the runtime failed"]
 
 
-async def test_an_error_of_the_runtime_is_raised_with_its_text(tmp_path: Path) -> None:
+async def test_an_error_of_the_runtime_is_raised_with_its_message(tmp_path: Path) -> None:
     async def serve(_: str, __: bytes) -> bytes:
         raise CallError(2, "NRI update of some containers failed")
 
@@ -227,7 +227,7 @@ async def test_an_error_of_the_runtime_is_raised_with_its_text(tmp_path: Path) -
         assert failed.value.code == 2
 
 
-async def test_a_late_answer_is_for_nobody(tmp_path: Path) -> None:
+async def test_a_late_answer_is_ignored(tmp_path: Path) -> None:
     release = asyncio.Event()
 
     async def serve(method: str, payload: bytes) -> bytes:
@@ -242,7 +242,7 @@ async def test_a_late_answer_is_for_nobody(tmp_path: Path) -> None:
         assert await client.call("service", "Method", b"next", 10) == b"next"
 
 
-async def test_the_end_of_the_connection_ends_the_calls_that_wait_and_all_later_ones(tmp_path: Path) -> None:
+async def test_pending_and_later_calls_fail_when_the_connection_ends(tmp_path: Path) -> None:
     called = asyncio.Event()
 
     async def serve(_: str, __: bytes) -> bytes:
@@ -260,7 +260,7 @@ async def test_the_end_of_the_connection_ends_the_calls_that_wait_and_all_later_
 
 
 @pytest.mark.parametrize("kind", [1, 3])
-async def test_anything_but_a_response_on_our_calls_ends_the_connection(kind: int) -> None:
+async def test_a_message_other_than_a_response_on_our_connection_is_a_protocol_error(kind: int) -> None:
     async def write(_: bytes, __: bytes) -> None:
         return
 
@@ -269,7 +269,7 @@ async def test_anything_but_a_response_on_our_calls_ends_the_connection(kind: in
 
 
 @pytest.mark.parametrize("kind", [2, 3])
-async def test_anything_but_a_request_on_their_calls_ends_the_connection(kind: int) -> None:
+async def test_a_message_other_than_a_request_on_the_runtimes_connection_is_a_protocol_error(kind: int) -> None:
     async def write(_: bytes, __: bytes) -> None:
         return
 

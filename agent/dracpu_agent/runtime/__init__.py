@@ -1,1 +1,1 @@
-"""The container runtime: an NRI plugin that tells it on which CPUs each container runs."""
+"""An NRI plugin: tells the container runtime on which CPUs each container runs."""

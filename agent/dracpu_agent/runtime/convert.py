@@ -1,4 +1,4 @@
-"""NRI's messages <-> the records of placement/. No decisions, no I/O."""
+"""Converts between NRI's messages and the records of placement/. No decisions, no I/O."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,8 +10,8 @@ from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.names import CDI_ENV_PREFIX
 
-# The kubelet labels every container; where the runtime leaves something out (CRI-O the name, containerd after its own
-# restart the pod), they fill the gap. A pod cannot set them.
+# The kubelet sets these labels on every container. They replace what the runtime leaves out: CRI-O the container's
+# name, containerd the pod after a restart of containerd. A pod cannot set them.
 _LABEL_NAME: Final = "io.kubernetes.container.name"
 _LABEL_NAMESPACE: Final = "io.kubernetes.pod.namespace"
 _LABEL_POD_NAME: Final = "io.kubernetes.pod.name"
@@ -19,7 +19,7 @@ _LABEL_POD_UID: Final = "io.kubernetes.pod.uid"
 
 
 class _Pod(NamedTuple):
-    """A pod's names, taken out of its message: keeping the message would keep the whole request in memory."""
+    """A pod's names, copied from its message: keeping the message would keep the whole request in memory."""
 
     namespace: str
     name: str
@@ -34,28 +34,28 @@ class Inventory:
         self._containers: list[tuple[str, Container]] = []
 
     def add(self, pods: Iterable[nri.PodSandbox], containers: Iterable[nri.Container]) -> None:
-        """One part. Containers that have ended are left out: nothing can be changed about them."""
+        """Adds one part of the list, without the containers that have ended: those cannot be updated."""
         self._pods.update((pod.id, _pod(pod)) for pod in pods)
         self._containers += [
-            (message.pod_sandbox_id, _by_its_labels(message))
+            (message.pod_sandbox_id, _from_labels(message))
             for message in containers
             if message.state != nri.CONTAINER_STOPPED
         ]
 
     def containers(self) -> list[Container]:
         """Every container, with the names of its pod."""
-        return [_in_pod(known, self._pods.get(pod_id)) for pod_id, known in self._containers]
+        return [_in_pod(container, self._pods.get(pod_id)) for pod_id, container in self._containers]
 
 
 def container(message: nri.Container, pod: nri.PodSandbox) -> Container:
-    """A container as a hook shows it."""
-    return _in_pod(_by_its_labels(message), _pod(pod))
+    """The container that a hook is about."""
+    return _in_pod(_from_labels(message), _pod(pod))
 
 
-def update(wanted: ContainerUpdate) -> nri.ContainerUpdate:
+def update(change: ContainerUpdate) -> nri.ContainerUpdate:
     """An update of a container's CPUs, and of nothing else."""
-    message = nri.ContainerUpdate(container_id=wanted.container_id)
-    message.linux.resources.cpu.cpus = _text(wanted.cpus, wanted.container_id)
+    message = nri.ContainerUpdate(container_id=change.container_id)
+    message.linux.resources.cpu.cpus = _text(change.cpus, change.container_id)
     return message
 
 
@@ -70,7 +70,7 @@ def _pod(message: nri.PodSandbox) -> _Pod:
     return _Pod(message.namespace, message.name, message.uid)
 
 
-def _by_its_labels(message: nri.Container) -> Container:
+def _from_labels(message: nri.Container) -> Container:
     labels = message.labels
     return Container(
         id=message.id,
@@ -84,14 +84,14 @@ def _by_its_labels(message: nri.Container) -> Container:
     )
 
 
-def _in_pod(known: Container, pod: _Pod | None) -> Container:
+def _in_pod(labelled: Container, pod: _Pod | None) -> Container:
     if pod is None:
-        return known
+        return labelled
     return replace(
-        known,
-        namespace=pod.namespace or known.namespace,
-        pod_name=pod.name or known.pod_name,
-        pod_uid=pod.uid or known.pod_uid,
+        labelled,
+        namespace=pod.namespace or labelled.namespace,
+        pod_name=pod.name or labelled.pod_name,
+        pod_uid=pod.uid or labelled.pod_uid,
     )
 
 
@@ -99,10 +99,10 @@ def _cpus(text: str) -> CpuSet:
     try:
         return CpuSet.parse(text)
     except CpuSetError:
-        return EMPTY  # not known: the container is told its CPUs anew
+        return EMPTY  # unknown, so the container's CPUs are sent again
 
 
 def _text(cpus: CpuSet, container_id: str) -> str:
-    if not cpus:  # NRI reads an empty text as "unchanged": the container would keep CPUs that are not its own
+    if not cpus:  # NRI: an empty text means "unchanged", and the container would keep CPUs that are not its own
         raise PlacementError(f"no CPU is left for container {container_id}")
     return str(cpus)

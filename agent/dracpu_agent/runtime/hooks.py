@@ -1,8 +1,8 @@
-"""What the runtime calls: the handshake and the hooks in a container's life.
+"""The methods that the runtime calls: the handshake, and the hooks in a container's life.
 
-Every hook turns bytes into records, asks the handler, and turns the answer into bytes. Two rules hold here. Create,
-update and start answer in time and with an error rather than not at all: a runtime that gets no answer drops the plugin
-and runs the container on any CPU. Everything that tells of an end succeeds: an error would hide it from other plugins.
+Every hook decodes its request, calls the handler, and encodes the answer. Hooks that decide (create, start, update)
+answer in time, with an error if need be: a runtime that gets no answer drops the plugin and runs the container on any
+CPU. Hooks that only report an event (stop, remove) never fail: the runtime would not call other plugins after an error.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from dracpu_agent.runtime.ttrpc import Call, Code, Reply, StatusError
 from dracpu_agent.runtime.versions import runtime_info
 
 SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
-ANSWER_WITHIN: Final = 0.75  # of the time that the runtime waits; the rest is for the way back
-DEFAULT_REQUEST_TIMEOUT: Final = 2.0  # seconds; runtimes before NRI 0.7 do not tell theirs
+ANSWER_WITHIN: Final = 0.75  # of the runtime's timeout; the rest is for sending the answer
+DEFAULT_REQUEST_TIMEOUT: Final = 2.0  # seconds; runtimes before NRI 0.7 do not send their timeout
 
-# All of these are known to every NRI version: an unknown one would end the connection.
+# Every NRI version knows these events: an unknown one would end the connection.
 SUBSCRIBED: Final = (
     nri.CREATE_CONTAINER,
     nri.POST_CREATE_CONTAINER,
@@ -41,43 +41,43 @@ _Hook = Callable[[Call], Awaitable[Reply]]
 
 
 class RuntimeHandler(Protocol):
-    """The agent behind the plugin."""
+    """Decides what the hooks answer."""
 
     def connected(self, runtime: RuntimeInfo) -> None:
-        """The runtime told who it is. Its containers follow."""
+        """The runtime has sent its name and version; its containers follow."""
 
     def synchronize(self, containers: Sequence[Container]) -> Sequence[ContainerUpdate]:
-        """All containers there are -> those that have to move."""
+        """Receives all containers, returns the updates of those that have to move."""
 
     def synchronized(self) -> None:
-        """The answer to `synchronize` is on the wire: from now on updates may be pushed."""
+        """The answer to `synchronize` has been sent: from now on updates may be pushed."""
 
     async def create(self, container: Container) -> Placement:
-        """Where a new container runs, and who has to move for it; PlacementError fails its creation.
+        """Returns where a new container runs and which others move for it; PlacementError fails its creation.
 
-        Cancelled when the runtime will not wait longer; the creation has failed then.
+        Cancelled when the runtime's timeout is about to expire; the creation has failed then.
         """
 
     def created(self, container_id: str) -> None:
         """The runtime has stored the container: before that, updates of it are lost without an error.
 
-        Told after its creation and again before its start, for not every runtime tells both.
+        Called after the creation and again before the start, as not every runtime reports both.
         """
 
     def start(self, container: Container) -> None:
-        """PlacementError keeps the container from starting."""
+        """Allows the container to start; PlacementError prevents it."""
 
     def update(self, container: Container) -> ContainerUpdate | None:
-        """The kubelet changes the container's resources: the CPUs to repeat; PlacementError fails the change."""
+        """The kubelet changes the container's resources: returns its CPUs again; PlacementError fails the change."""
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
-        """The container has ended, or its creation failed; may come again for the same one. -> who may move now."""
+        """The container has ended, or its creation failed: returns updates of others. May be called repeatedly."""
 
     def removed(self, container_id: str) -> None:
-        """The runtime has forgotten the container; sometimes the only notice of its end."""
+        """The runtime has removed the container; sometimes the only notice of its end."""
 
     def disconnected(self, reason: str) -> None:
-        """There is no runtime; told after every attempt to connect that failed, too."""
+        """The connection has ended, or an attempt to connect failed."""
 
 
 class Hooks:
@@ -102,10 +102,10 @@ class Hooks:
         }
 
     async def answer(self, call: Call) -> Reply:
-        """Answers any call of the runtime."""
+        """Answers a call of the runtime; raises StatusError."""
         hook = self._methods.get(call.method) if call.service == SERVICE else None
         if hook is None:
-            raise StatusError(Code.UNIMPLEMENTED, f"method {call.service}/{call.method}")
+            raise StatusError(Code.UNIMPLEMENTED, f"the plugin does not implement {call.service}/{call.method}")
         return await hook(call)
 
     # ---- the handshake
@@ -121,7 +121,7 @@ class Hooks:
     async def _synchronize(self, call: Call) -> Reply:
         request = _read(nri.SynchronizeRequest, call)
         self._inventory.add(request.pods, request.containers)
-        if request.more:  # an answer that says more than this would end the connection
+        if request.more:  # any other field in this answer would end the connection
             return _reply(nri.SynchronizeResponse(more=True))
         containers, self._inventory = self._inventory.containers(), convert.Inventory()
         updates = self._handler.synchronize(containers)
@@ -151,7 +151,7 @@ class Hooks:
         async def decide() -> None:
             self._handler.start(container)
 
-        self._tell_created(container.id)  # for runtimes that send no PostCreateContainer
+        self._report_created(container.id)  # for runtimes that send no PostCreateContainer
         await self._decide(call, container, decide())
 
     async def _update(self, call: Call) -> Reply:
@@ -165,8 +165,8 @@ class Hooks:
         return await self._decide(call, container, decide())
 
     async def _decide(self, call: Call, container: Container, decision: Awaitable[_T]) -> _T:
-        patience = self._request_timeout if call.timeout is None else call.timeout
-        limit = asyncio.timeout_at(call.received + ANSWER_WITHIN * patience)
+        timeout = self._request_timeout if call.timeout is None else call.timeout
+        limit = asyncio.timeout_at(call.received + ANSWER_WITHIN * timeout)
         try:
             async with limit:
                 return await decision
@@ -178,15 +178,15 @@ class Hooks:
                 log.warning("decision took too long", hook=call.method, container=str(container))
                 raise StatusError(
                     Code.DEADLINE_EXCEEDED,
-                    f"the CPUs of container {container.name} could not be decided in time; the kubelet tries again",
+                    f"the CPUs of container {container.name} could not be decided in time; the kubelet retries",
                 ) from None
             error.add_note(f"in {call.method} of container {container} ({container.id})")
             raise
 
-    # ---- hooks that only tell
+    # ---- hooks that only report
 
     async def _post_create(self, call: Call) -> Reply:
-        self._tell_created(_read(nri.PostCreateContainerRequest, call).container.id)
+        self._report_created(_read(nri.PostCreateContainerRequest, call).container.id)
         return _reply(nri.PostCreateContainerResponse())
 
     async def _stop(self, call: Call) -> Reply:
@@ -195,43 +195,43 @@ class Hooks:
         try:
             updates = self._handler.stopped(container_id)
         except Exception:
-            log.exception("the end of a container was not taken note of", container_id=container_id)
+            log.exception("cannot process the end of a container", container_id=container_id)
         return _reply(nri.StopContainerResponse(update=_messages(updates)))
 
     async def _remove(self, call: Call) -> Reply:
-        self._tell_removed(_read(nri.RemoveContainerRequest, call).container.id)
+        self._report_removed(_read(nri.RemoveContainerRequest, call).container.id)
         return _reply(nri.RemoveContainerResponse())
 
     async def _state_change(self, call: Call) -> Reply:
-        """Before NRI 0.12 these hooks have no method of their own."""
+        """Before NRI 0.12 these hooks have no methods of their own."""
         event = _read(nri.StateChangeEvent, call)
         match event.event:
             case nri.POST_CREATE_CONTAINER:
-                self._tell_created(event.container.id)
+                self._report_created(event.container.id)
             case nri.START_CONTAINER:
                 await self._decide_start(call, convert.container(event.container, event.pod))
             case nri.REMOVE_CONTAINER:
-                self._tell_removed(event.container.id)
+                self._report_removed(event.container.id)
         return _reply(nri.Empty())
 
-    def _tell_created(self, container_id: str) -> None:
+    def _report_created(self, container_id: str) -> None:
         try:
             self._handler.created(container_id)
         except Exception:
-            log.exception("the creation of a container was not taken note of", container_id=container_id)
+            log.exception("cannot process the creation of a container", container_id=container_id)
 
-    def _tell_removed(self, container_id: str) -> None:
+    def _report_removed(self, container_id: str) -> None:
         try:
             self._handler.removed(container_id)
         except Exception:
-            log.exception("the removal of a container was not taken note of", container_id=container_id)
+            log.exception("cannot process the removal of a container", container_id=container_id)
 
 
 def _read(kind: type[_M], call: Call) -> _M:
     try:
         return kind.FromString(call.payload)
     except DecodeError as error:
-        raise StatusError(Code.INTERNAL, f"the request of {call.method} cannot be read: {error}") from error
+        raise StatusError(Code.INTERNAL, f"the request of {call.method} cannot be decoded: {error}") from error
 
 
 def _reply(message: Message, sent: Callable[[], None] | None = None) -> Reply:
@@ -239,7 +239,7 @@ def _reply(message: Message, sent: Callable[[], None] | None = None) -> Reply:
 
 
 def _messages(updates: Iterable[ContainerUpdate]) -> list[nri.ContainerUpdate]:
-    """One update that cannot be sent does not keep the others from being sent."""
+    """Encodes the updates, without those that cannot be sent."""
     messages: list[nri.ContainerUpdate] = []
     for update in updates:
         try:

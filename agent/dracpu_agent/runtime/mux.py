@@ -1,7 +1,7 @@
 """NRI's multiplexer: two logical connections over one unix stream, one for the calls of each side.
 
-A frame is a header (connection, length) and bytes. Frames say nothing of messages: what arrives on a connection is a
-stream that may be split anywhere. What we send must respect how the runtime reads, see `encode`.
+A frame is a header (connection, length) and bytes. Frames do not delimit messages: a connection carries a stream of
+bytes that may be split anywhere. The frames that we send must fit the runtime's buffer, see `encode`.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ _READ_SIZE: Final = 64 * 1024
 
 
 class ProtocolError(DriverError):
-    """The runtime sent bytes that make no sense: the connection has to end."""
+    """The runtime sent invalid bytes: the connection has to end."""
 
 
 class ConnectionEndedError(DriverError):
-    """The runtime closed the connection, as it does when it restarts or when a plugin was too slow."""
+    """The connection ended: the runtime closes it when it restarts or when a plugin was too slow."""
 
 
 def encode(connection: int, header: bytes, payload: bytes) -> bytes:
-    """One message as frames: one frame if it is small, else its header alone and then the rest.
+    """A message as one frame if it is small, else as two: the header alone, then the payload.
 
-    The runtime reads the frame that starts a message into 4096 bytes. A larger one makes it drop the plugin, or never
-    answer. Frames of 4096 bytes throughout would pass too, but it queues no more than 256 of them.
+    The runtime reads the first frame of a message into a buffer of 4096 bytes. After a larger frame it drops the plugin
+    or never answers. It queues at most 256 frames, so a long message is not cut into frames of 4096 bytes.
     """
     size = len(header) + len(payload)
     if size > MAX_FRAME:
@@ -46,15 +46,15 @@ def encode(connection: int, header: bytes, payload: bytes) -> bytes:
 
 
 class Decoder:
-    """Takes the stream apart again, in whatever pieces it arrives."""
+    """Splits the received stream by connection; its pieces may have any size."""
 
     def __init__(self) -> None:
         self._header = bytearray()
         self._connection = 0
-        self._left = 0  # bytes of the current frame that are still to come
+        self._left = 0  # bytes of the current frame that have not arrived
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Connection and bytes for it; a frame that is not complete yet gives what is there of it."""
+        """Pairs of a connection and bytes for it; the bytes of an incomplete frame are returned as they arrive."""
         pieces: list[tuple[int, bytes]] = []
         position = 0
         while position < len(data):
@@ -79,14 +79,14 @@ class Decoder:
 
 
 class Mux:
-    """The unix stream."""
+    """The unix stream that carries all connections."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def send(self, connection: int, header: bytes, payload: bytes) -> None:
-        """Writes a message. It enters the stream in one step, so messages of concurrent tasks never mix."""
+        """Writes a message in one step, so that messages of concurrent tasks never mix."""
         self._writer.write(encode(connection, header, payload))
         try:
             await self._writer.drain()
@@ -94,11 +94,11 @@ class Mux:
             raise ConnectionEndedError(f"the connection to the runtime broke: {error}") from error
 
     async def run(self, receivers: Mapping[int, Callable[[bytes], None]]) -> None:
-        """Hands out what arrives, until the runtime ends the stream: that raises ConnectionEndedError."""
+        """Passes received bytes to the receivers; raises ConnectionEndedError at the end of the stream."""
         decoder = Decoder()
         while data := await self._read():
             for connection, piece in decoder.feed(data):
-                # as the runtime does, drop what is for a connection that nobody serves
+                # bytes for other connections are dropped, as in the runtime
                 if receive := receivers.get(connection):
                     receive(piece)
         raise ConnectionEndedError("the runtime closed the connection")
@@ -110,5 +110,5 @@ class Mux:
             raise ConnectionEndedError(f"the connection to the runtime broke: {error}") from error
 
     def close(self) -> None:
-        """Ends the stream at once; nothing that is unsent matters any more."""
+        """Ends the stream at once and discards unsent bytes."""
         self._writer.transport.abort()

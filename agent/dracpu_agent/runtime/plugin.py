@@ -1,8 +1,8 @@
 """The NRI plugin: connects to the runtime, stays connected, and pushes updates.
 
-A connection goes like this: we register, the runtime asks how to be configured (possibly before it answers the
-registration), sends all its containers, and calls hooks from then on. It never says goodbye: the stream just ends,
-because it restarts, or because an answer came too late. Then everything begins anew, from the runtime's own list.
+On each connection we register, the runtime calls Configure (possibly before it answers the registration), sends all its
+containers with Synchronize, and calls hooks from then on. A connection ends without a farewell, when the runtime
+restarts or an answer came too late; the next connection starts with the runtime's complete list of containers again.
 """
 
 import asyncio
@@ -26,33 +26,33 @@ from dracpu_api.errors import DriverError
 SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 
 CONNECT_TIMEOUT: Final = 5.0
-# The runtime takes in one plugin after the other, and waits for slow container stops meanwhile (containerd#14083):
-# giving up early would only send us to the end of the queue (nri#292).
+# The runtime registers one plugin after the other, and waits for slow container stops meanwhile (containerd#14083):
+# giving up early would only move us to the end of the queue (nri#292).
 REGISTER_TIMEOUT: Final = 300.0
-# An update waits for the hook at hand, of all plugins, and for the update of the cgroup.
+# An update waits until all plugins have answered the current hook, and for the update of the cgroup.
 PUSH_TIMEOUT: Final = 10.0
 
 log = structlog.get_logger("runtime")
 
 
 class RuntimeUnavailableError(DriverError):
-    """No runtime is connected and synchronized; after the next Synchronize nothing is left to push."""
+    """No runtime is connected and synchronized; the next Synchronize includes the update."""
 
 
 class UpdateFailedError(DriverError):
-    """The runtime did not confirm an update: on which CPUs the container runs now is not known."""
+    """The runtime did not confirm an update: it is not known on which CPUs the container runs now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long to wait before the next attempt, in seconds."""
+class ReconnectDelays:
+    """The delays between attempts to connect, in seconds."""
 
     first: float = 0.2
     longest: float = 5.0
-    stable: float = 30.0  # a connection that served this long proves that attempts are worth it again
+    stable: float = 30.0  # after a connection that lasted this long the delays start from the first again
 
-    def delay(self, failures: int) -> float:
-        """The wait after so many connections in a row that failed or did not last."""
+    def after(self, failures: int) -> float:
+        """The delay after this number of consecutive connections that failed or did not last."""
         return float(min(self.longest, self.first * 2 ** min(failures - 1, 30)))
 
 
@@ -74,14 +74,14 @@ class NriPlugin:
         handler: RuntimeHandler,
         *,
         name: str = "dra-cpu",
-        index: str = "45",  # plugins are called in this order
-        backoff: Backoff | None = None,
+        index: str = "45",  # the runtime calls plugins in the order of their indices
+        delays: ReconnectDelays | None = None,
         answered: Callable[[str, float], None] | None = None,  # hook and seconds, for metrics
     ) -> None:
         self._socket = socket
         self._handler = handler
         self._registration = nri.RegisterPluginRequest(plugin_name=name, plugin_idx=index)
-        self._backoff = backoff or Backoff()
+        self._delays = delays or ReconnectDelays()
         self._answered = answered
         self._link: _Link | None = None
 
@@ -90,19 +90,19 @@ class NriPlugin:
         failures = 0
         last_reason = ""
         while True:
-            reason, served = await self._connection()
+            reason, served = await self._serve_connection()
             self._handler.disconnected(reason)
             if served > 0 or reason != last_reason:
-                log.warning("no runtime", socket=str(self._socket), reason=reason)
+                log.warning("container runtime not connected", socket=str(self._socket), reason=reason)
             last_reason = reason
-            failures = 1 if served >= self._backoff.stable else failures + 1
-            await asyncio.sleep(self._backoff.delay(failures))
+            failures = 1 if served >= self._delays.stable else failures + 1
+            await asyncio.sleep(self._delays.after(failures))
 
     async def push(self, update: ContainerUpdate) -> None:
         """Moves one container now. For runtimes with `RuntimeInfo.unsolicited_updates` only: others can deadlock.
 
-        Raises UpdateFailedError or RuntimeUnavailableError. Cancelling does not take back what is sent. The runtime
-        answers no update while it waits for a hook, so a hook must neither await this nor a task that does.
+        Raises UpdateFailedError or RuntimeUnavailableError. Cancelling does not revoke an update that has been sent.
+        The runtime answers no update while it waits for a hook, so a hook must not wait for this, directly or not.
         """
         link = self._link
         if link is None:
@@ -120,31 +120,31 @@ class NriPlugin:
             ) from error
         except StatusError as error:
             raise UpdateFailedError(f"the runtime did not update container {update.container_id}: {error}") from error
-        # One container a call: containerd reports failures without saying whose, others list them.
+        # One container per call: containerd does not say which update failed, other runtimes list them.
         try:
             failed = nri.UpdateContainersResponse.FromString(payload).failed
         except DecodeError as error:
-            raise UpdateFailedError(f"the runtime's answer to an update cannot be read: {error}") from error
+            raise UpdateFailedError(f"the runtime's answer to an update cannot be decoded: {error}") from error
         if failed:
             raise UpdateFailedError(f"the runtime did not update container {update.container_id}")
 
-    async def _connection(self) -> tuple[str, float]:
-        """One connection from beginning to end -> why it ended, and how many seconds it was of use."""
+    async def _serve_connection(self) -> tuple[str, float]:
+        """Connects and serves until the connection ends. Returns why it ended, and for how many seconds it served."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await asyncio.open_unix_connection(self._socket)
-        except OSError as error:  # a TimeoutError is one as well
+        except OSError as error:  # includes TimeoutError
             reason = error.strerror or str(error) or "no answer"
             return f"cannot connect to {self._socket}: {reason}; is NRI enabled in the container runtime?", 0.0
         mux = Mux(reader, writer)
         try:
-            return await self._converse(mux)
+            return await self._serve(mux)
         finally:
             mux.close()
 
-    async def _converse(self, mux: Mux) -> tuple[str, float]:
+    async def _serve(self, mux: Mux) -> tuple[str, float]:
         client = Client(partial(mux.send, RUNTIME_CONNECTION))
-        reason = "the agent ends"
+        reason = "the agent is stopping"
         served = 0.0
         try:
             async with asyncio.TaskGroup() as group:
@@ -190,5 +190,5 @@ class NriPlugin:
             raise RuntimeUnavailableError(
                 f"the container runtime did not answer the registration in {REGISTER_TIMEOUT:g} s"
             ) from error
-        except StatusError as error:  # the runtime leaves the connection open, for nothing
+        except StatusError as error:  # the runtime leaves the connection open, but will not use it
             raise RuntimeUnavailableError(f"the container runtime refused the registration: {error}") from error

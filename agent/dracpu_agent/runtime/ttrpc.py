@@ -1,7 +1,7 @@
-"""ttrpc, the small relative of gRPC that NRI speaks: one request, one response, told apart by stream ids.
+"""ttrpc, the small relative of gRPC that NRI uses: one request, one response, matched by stream ids.
 
-`Client` calls the other side, `Server` answers its calls; both sit on one logical connection each and are given the
-bytes that arrive by `receive`.
+`Client` calls the runtime, `Server` answers the runtime's calls. Each has a logical connection of its own, whose bytes
+are passed to `receive`.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ Write = Callable[[bytes, bytes], Awaitable[None]]  # a message's header and data
 
 
 class MessageType(IntEnum):
-    """What a message is; NRI knows no others."""
+    """The type of a message; NRI uses no others."""
 
     REQUEST = 1
     RESPONSE = 2
 
 
 class Code(IntEnum):
-    """The gRPC status codes met here."""
+    """The gRPC status codes in use."""
 
     UNKNOWN = 2
     INVALID_ARGUMENT = 3
@@ -47,7 +47,7 @@ class Code(IntEnum):
 
 
 class StatusError(DriverError):
-    """A call that was answered with an error, by the runtime or by us."""
+    """The runtime or the agent answered a call with an error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -65,13 +65,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of the other side."""
+    """A call of the runtime."""
 
     service: str
     method: str
     payload: bytes
     received: float  # in the loop's time
-    timeout: float | None  # seconds that the caller waits; None: it does not say
+    timeout: float | None  # seconds that the caller waits; None: not sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +79,22 @@ class Reply:
     """The answer to a call."""
 
     payload: bytes
-    sent: Callable[[], None] | None = None  # called once the answer is on the wire
+    sent: Callable[[], None] | None = None  # called after the answer has been sent
 
 
 def message_header(stream: int, kind: MessageType, data: bytes) -> bytes:
-    """What precedes the data of a message."""
+    """The header that precedes the data of a message."""
     return _HEADER.pack(len(data), stream, kind, _NO_FLAGS)
 
 
 class Decoder:
-    """Makes messages of a connection's bytes, in whatever pieces they arrive."""
+    """Splits a connection's bytes into messages; the bytes may arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are complete now."""
+        """The messages that these bytes complete."""
         self._buffer += data
         messages: list[Message] = []
         while len(self._buffer) >= _HEADER.size:
@@ -122,7 +122,7 @@ class Client:
     async def call(self, service: str, method: str, payload: bytes, within: float | None = None) -> bytes:
         """The answer's payload. Raises StatusError, TimeoutError or ConnectionEndedError.
 
-        The other side is told how many seconds we wait, so that it gives up as well.
+        The timeout is sent with the call, so that the runtime can give up as well.
         """
         request = ttrpc_pb2.Request(service=service, method=method, payload=payload)
         if within is not None:
@@ -133,9 +133,9 @@ class Client:
         if self._ended is not None:
             raise ConnectionEndedError(self._ended)
         stream = self._next_stream
-        self._next_stream += 2  # the side that calls uses odd ids
+        self._next_stream += 2  # the calling side uses odd ids
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_mark_as_seen)
+        answer.add_done_callback(_retrieve_exception)
         self._waiting[stream] = answer
         try:
             async with asyncio.timeout(within):
@@ -145,24 +145,24 @@ class Client:
             del self._waiting[stream]
 
     def receive(self, data: bytes) -> None:
-        """Takes bytes that arrived; raises ProtocolError when the connection cannot go on."""
+        """Processes received bytes; raises ProtocolError when the connection has to end."""
         for message in self._decoder.feed(data):
             if message.type != MessageType.RESPONSE:
-                raise ProtocolError(f"the runtime sent a message of type {message.type} where a response was due")
+                raise ProtocolError(f"the runtime sent a message of type {message.type} instead of a response")
             answer = self._waiting.get(message.stream)
             if answer is None or answer.done():
-                continue  # nobody waits for it any more
+                continue  # the caller has stopped waiting
             try:
                 response = ttrpc_pb2.Response.FromString(message.data)
             except DecodeError as error:
-                raise ProtocolError(f"the runtime sent a response that cannot be read: {error}") from error
+                raise ProtocolError(f"the runtime sent a response that cannot be decoded: {error}") from error
             if response.status.code:
                 answer.set_exception(StatusError(response.status.code, response.status.message))
             else:
                 answer.set_result(response.payload)
 
     def end(self, reason: str) -> None:
-        """The connection is gone: fails the calls that wait, and all later ones."""
+        """Fails the pending calls and all later calls, as the connection has ended."""
         self._ended = reason
         for answer in self._waiting.values():
             if not answer.done():
@@ -170,7 +170,7 @@ class Client:
 
 
 class Server:
-    """Answers the other side's calls, each in a task of its own: answers may overtake each other."""
+    """Answers the runtime's calls, each in a task of its own: answers may overtake each other."""
 
     def __init__(self, answer: Callable[[Call], Awaitable[Reply]], write: Write, group: asyncio.TaskGroup) -> None:
         self._answer = answer
@@ -181,14 +181,14 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def is_answering_in(self, task: asyncio.Task[object] | None) -> bool:
-        """True when a call is being answered in this very task."""
+        """Whether the task is answering a call."""
         return task in self._tasks
 
     def receive(self, data: bytes) -> None:
-        """Takes bytes that arrived; raises ProtocolError when the connection cannot go on."""
+        """Processes received bytes; raises ProtocolError when the connection has to end."""
         for message in self._decoder.feed(data):
             if message.type != MessageType.REQUEST:
-                raise ProtocolError(f"the runtime sent a message of type {message.type} where a request was due")
+                raise ProtocolError(f"the runtime sent a message of type {message.type} instead of a request")
             received = asyncio.get_running_loop().time()
             task = self._group.create_task(self._serve(message, received), name=f"ttrpc call {message.stream}")
             self._tasks.add(task)
@@ -215,13 +215,13 @@ class Server:
         try:
             await self._write(message_header(message.stream, MessageType.RESPONSE, data), data)
         finally:
-            if bug is not None:  # not before the answer: a hook has 2 s, a long traceback needs its time
+            if bug is not None:  # after the answer: a hook has 2 s, and logging a long traceback is slow
                 log.error("call of the runtime failed", exc_info=bug)
         if sent is not None:
             sent()
 
     def _call(self, message: Message, received: float) -> Call:
-        # Ids may skip numbers, they never repeat or go back. Tasks start in the order in which messages came.
+        # Ids may skip numbers but never repeat or decrease. Tasks start in the order in which messages arrived.
         if message.stream % 2 == 0 or message.stream <= self._last_stream:
             raise StatusError(
                 Code.INVALID_ARGUMENT, f"stream id {message.stream} is even, or not above {self._last_stream}"
@@ -230,13 +230,13 @@ class Server:
         try:
             request = ttrpc_pb2.Request.FromString(message.data)
         except DecodeError as error:
-            raise StatusError(Code.INVALID_ARGUMENT, f"the request cannot be read: {error}") from error
+            raise StatusError(Code.INVALID_ARGUMENT, f"the request cannot be decoded: {error}") from error
         timeout = request.timeout_nano / 1e9 if request.timeout_nano else None
         return Call(request.service, request.method, request.payload, received, timeout)
 
 
-def _mark_as_seen(answer: asyncio.Future[bytes]) -> None:
-    """A call that fails while it is still being written ends with the error of writing; asyncio need not complain."""
+def _retrieve_exception(answer: asyncio.Future[bytes]) -> None:
+    """Prevents asyncio's "never retrieved" log: a call whose write fails raises the write's error instead."""
     if not answer.cancelled():
         answer.exception()
 

@@ -26,7 +26,7 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> "Version | None":
-        """None for texts that are no version ("", "unknown", "(devel)")."""
+        """None for texts that are not a version ("", "unknown", "(devel)")."""
         match = _VERSION.fullmatch(text.strip())
         if match is None:
             return None
@@ -42,7 +42,7 @@ _CONTAINERD_UPDATES_ARE_SAFE: Final = Version(2, 4, 0)
 
 
 def runtime_info(name: str, version: str, nri: str) -> RuntimeInfo:
-    """What the runtime says of itself (nri is empty before NRI 0.12), and what follows."""
+    """The runtime's name and versions (nri is empty before NRI 0.12), and what follows from them."""
     containerd = Version.parse(version) if name == "containerd" else None
     return RuntimeInfo(
         name=name,

@@ -31,7 +31,7 @@ class Request(_message.Message):
     method: _builtins.str
     payload: _builtins.bytes
     timeout_nano: _builtins.int
-    """how long the caller waits, from now; 0: it does not say"""
+    """how long the caller waits, from now; 0: not sent"""
     @_builtins.property
     def metadata(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]:
         """traces, since containerd 2.2"""
