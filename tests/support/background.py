@@ -1,4 +1,4 @@
-"""Something that runs for ever, for as long as a test needs it."""
+"""Runs coroutines that never end, for as long as a test needs them."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 
 @contextlib.asynccontextmanager
 async def background(*coroutines: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Runs the coroutines until the block is left; when one of them fails, so does the block."""
+    """Runs the coroutines until the block is left; the block fails when a coroutine fails."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(coroutine) for coroutine in coroutines]
         yield

@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1 that is its own authority, and its key: protects nothing, valid for a hundred years."""
+"""A self-signed certificate for 127.0.0.1 and its key, valid for a hundred years; used in tests only."""
 
 CERTIFICATE = """\
 -----BEGIN CERTIFICATE-----

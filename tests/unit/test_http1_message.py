@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes: what an answer says does not depend on how it is split, and what is doubtful is refused."""
+"""HTTP/1.1 messages: an answer is decoded wherever it is split, and an ambiguous one is refused."""
 
 import contextlib
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 @dataclass(frozen=True)
 class Case:
-    """An answer as its sender means it."""
+    """An answer's bytes, and how they should be decoded."""
 
     wire: bytes
     body: bytes
@@ -80,12 +80,12 @@ def decoded(wire: bytes, method: str = "GET") -> AnswerDecoder:
 
 
 @given(answers(), st.data())
-def test_an_answer_is_read_however_it_is_split(case: Case, data: st.DataObject) -> None:
+def test_an_answer_is_decoded_wherever_it_is_split(case: Case, data: st.DataObject) -> None:
     decoder = AnswerDecoder("GET")
     body = b"".join(decoder.feed(part) for part in data.draw(split(case.wire)))
     assert body == case.body
     assert decoder.complete is not case.until_end
-    assert decoder.leaves_clean is not case.until_end
+    assert decoder.leaves_reusable is not case.until_end
     assert decoder.head is not None
     assert decoder.head.status == 200
     assert case.headers.items() <= decoder.head.headers.items()
@@ -95,28 +95,28 @@ def test_an_answer_is_read_however_it_is_split(case: Case, data: st.DataObject) 
 
 
 @given(answers(), st.data())
-def test_an_answer_that_is_cut_off_is_never_taken_for_a_whole_one(case: Case, data: st.DataObject) -> None:
+def test_a_truncated_answer_is_never_complete(case: Case, data: st.DataObject) -> None:
     size = data.draw(st.integers(0, len(case.wire) - 1))
     decoder = AnswerDecoder("GET")
     if size:
         decoder.feed(case.wire[:size])
     if case.until_end and decoder.head is not None:
-        return  # this kind of answer cannot be told from a whole one
+        return  # an answer of this kind cannot be distinguished from a complete one
     assert not decoder.complete
-    with pytest.raises(ConnectionLostError, match="within" if size else "before"):
+    with pytest.raises(ConnectionLostError, match="during" if size else "before"):
         decoder.end()
 
 
 @given(answers(), st.binary(min_size=1, max_size=20))
-def test_bytes_after_an_answer_are_not_the_next_answer(case: Case, more: bytes) -> None:
+def test_after_excess_bytes_the_connection_is_not_reusable(case: Case, more: bytes) -> None:
     decoder = AnswerDecoder("GET")
     body = decoder.feed(case.wire + more)
-    assert not decoder.leaves_clean
+    assert not decoder.leaves_reusable
     assert body == (case.body + more if case.until_end else case.body)
 
 
 @given(answers(), st.data())
-def test_damage_is_judged_the_same_however_it_is_split(case: Case, data: st.DataObject) -> None:
+def test_a_damaged_answer_has_the_same_outcome_wherever_it_is_split(case: Case, data: st.DataObject) -> None:
     wire = bytearray(case.wire)
     for _ in range(data.draw(st.integers(1, 3))):
         wire[data.draw(st.integers(0, len(wire) - 1))] = data.draw(st.sampled_from(b"\r\n :;0fx\0"))
@@ -129,7 +129,7 @@ def test_damage_is_judged_the_same_however_it_is_split(case: Case, data: st.Data
             decoder.end()
         except HttpError as error:
             return str(error)
-        return decoder.head, body, decoder.leaves_clean
+        return decoder.head, body, decoder.leaves_reusable
 
     assert outcome([bytes(wire)]) == outcome(data.draw(split(bytes(wire))))
 
@@ -178,13 +178,13 @@ def test_damage_is_judged_the_same_however_it_is_split(case: Case, data: st.Data
         CHUNKED + b"5\r\nhello!\r\n",
     ],
 )
-def test_what_is_doubtful_is_refused(wire: bytes) -> None:
+def test_a_malformed_or_ambiguous_answer_is_refused(wire: bytes) -> None:
     with pytest.raises(MalformedAnswerError):
         decoded(wire)
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"200 ", b"200", b"200 All \xe4\xf6\xfc"])
-def test_the_reason_says_nothing(status: bytes) -> None:
+def test_the_reason_phrase_is_ignored(status: bytes) -> None:
     decoder = decoded(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
     assert decoder.head is not None
     assert (decoder.head.status, decoder.complete) == (200, True)
@@ -194,9 +194,9 @@ def test_the_reason_says_nothing(status: bytes) -> None:
     ("method", "status"), [("HEAD", "200 OK"), ("GET", "204 No Content"), ("GET", "304 Not Modified")]
 )
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 500\r\n", b"Transfer-Encoding: chunked\r\n"])
-def test_some_answers_have_no_body_whatever_they_say(method: str, status: str, length: bytes) -> None:
+def test_such_answers_have_no_body_whatever_their_length_headers(method: str, status: str, length: bytes) -> None:
     decoder = decoded(f"HTTP/1.1 {status}\r\n".encode() + length + b"\r\n", method)
-    assert decoder.leaves_clean
+    assert decoder.leaves_reusable
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def test_some_answers_have_no_body_whatever_they_say(method: str, status: str, l
         ("1.0", "Keep-Alive", True),
     ],
 )
-def test_whether_the_connection_stays_is_the_servers_word(version: str, connection: str, persistent: bool) -> None:
+def test_the_answer_says_whether_the_connection_stays_open(version: str, connection: str, persistent: bool) -> None:
     wire = f"HTTP/{version} 200 OK\r\nContent-Length: 0\r\nConnection: {connection}\r\n\r\n"
-    assert decoded(wire.encode()).leaves_clean is persistent
+    assert decoded(wire.encode()).leaves_reusable is persistent
 
 
 @given(st.data())
@@ -226,13 +226,13 @@ def test_heads_and_chunk_lines_have_limits(data: st.DataObject) -> None:
         with refused:
             decoder.feed(wire[:cut])
             decoder.feed(wire[cut:])
-        assert decoder.leaves_clean is not bool(excess)
+        assert decoder.leaves_reusable is not bool(excess)
     decoded(CHUNKED + b"5;" + b"a" * (CHUNK_LINE_LIMIT - 4) + b"\r\n")
     with pytest.raises(MalformedAnswerError, match="too long"):
         decoded(CHUNKED + b"5;" + b"a" * (CHUNK_LINE_LIMIT - 3) + b"\r\n")
 
 
-def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
+def test_a_line_without_an_end_is_refused_at_the_limit() -> None:
     for start in (OK + b"A: ", b"HTTP/1.1 200 " + b"a" * 100):
         with pytest.raises(MalformedAnswerError, match="too long"):
             decoded(start + b"a" * HEAD_LIMIT)
@@ -243,18 +243,18 @@ def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
     [(b"HTTP/1.1 100 Continue\r\n\r\n", b""), (b"A: b\r\n", CHUNKED + b"0\r\n")],
     ids=["informational answers", "trailers"],
 )
-def test_no_server_says_for_ever_what_nobody_needs(endless: bytes, start: bytes) -> None:
+def test_endless_informational_answers_and_trailers_are_refused_at_the_limit(endless: bytes, start: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match="too long"):
         decoded(start + endless * HEAD_LIMIT)
 
 
-def test_chunks_have_no_end_that_a_limit_would_set() -> None:
+def test_the_number_of_chunks_is_not_limited() -> None:
     decoder = decoded(CHUNKED)
     for _ in range(HEAD_LIMIT // 4):
         assert decoder.feed(b"1;extension=1\r\na\r\n") == b"a"
 
 
-def test_a_request_is_one_piece() -> None:
+def test_a_request_is_encoded_with_host_and_length() -> None:
     assert encode_request("GET", "/a?b=c", "[::1]:80", {"Accept": "x"}, None) == (
         b"GET /a?b=c HTTP/1.1\r\nHost: [::1]:80\r\nAccept-Encoding: identity\r\nAccept: x\r\n\r\n"
     )
@@ -266,7 +266,7 @@ texts = st.text("Ab1/?=: \t\r\n\0é", max_size=5)
 
 
 @given(texts, texts, texts, texts)
-def test_nothing_can_be_smuggled_into_a_request(method: str, target: str, name: str, value: str) -> None:
+def test_nothing_can_be_injected_into_a_request(method: str, target: str, name: str, value: str) -> None:
     try:
         wire = encode_request(method, "/" + target, "h", {name: value}, None)
     except RequestError:
@@ -280,19 +280,19 @@ def test_nothing_can_be_smuggled_into_a_request(method: str, target: str, name: 
 @pytest.mark.parametrize(
     "name", ["Host", "content-length", "Transfer-Encoding", "Connection", "", "A b", "A:", "A\r\n"]
 )
-def test_headers_that_frame_a_request_are_nobody_elses(name: str) -> None:
+def test_invalid_headers_and_headers_that_the_client_sets_are_refused(name: str) -> None:
     with pytest.raises(RequestError):
         encode_request("GET", "/", "h", {name: "1"}, None)
 
 
 @pytest.mark.parametrize("secret", ["secret\n", "secret\r\nX: y", "secret\0", "sécret-secret"])
-def test_a_token_that_cannot_be_sent_is_not_told(secret: str) -> None:
+def test_the_error_about_an_invalid_token_does_not_contain_the_token(secret: str) -> None:
     with pytest.raises(RequestError, match="Authorization") as caught:
         encode_request("GET", "/", "h", {"Authorization": f"Bearer {secret}"}, None)
     assert "cret" not in str(caught.value) + repr(caught.value)
 
 
 @pytest.mark.parametrize("target", ["", "a", "*", "/a b", "/ä", "/a\r\nX: y", "http://other/"])
-def test_only_paths_are_asked_for(target: str) -> None:
+def test_a_target_that_is_not_a_path_is_refused(target: str) -> None:
     with pytest.raises(RequestError):
         encode_request("GET", target, "h", {}, None)

@@ -1,4 +1,4 @@
-"""The HTTP client's time limits, streams, TLS and addresses, and what the API client makes of its errors."""
+"""The HTTP client's time limits, streams, TLS and addresses, and how the API client reports its errors."""
 
 import asyncio
 import socket
@@ -13,8 +13,9 @@ from tls_material import CERTIFICATE, KEY
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.errors import ClusterConfigError
-from dracpu_agent.http1.client import ClosedError, ConnectError, HttpClient, HttpTimeoutError, Limits, OriginError
+from dracpu_agent.http1.client import ClosedError, ConnectError, HttpClient, HttpTimeoutError, Limits
 from dracpu_agent.http1.message import ConnectionLostError, HttpError, RequestError
+from dracpu_agent.http1.origin import OriginError
 from dracpu_api.errors import ApiError, UnavailableError
 from dracpu_api.resources import NODES
 
@@ -27,21 +28,21 @@ def own_tls(tmp_path: Path) -> ssl.SSLContext:
     return context
 
 
-# ---- time, cancellation, the end
+# ---- time, cancellation, closing
 
 
-async def test_an_answer_has_its_time() -> None:
+async def test_an_answer_that_takes_too_long_is_a_timeout() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.say(OK + b"Content-Length: 5\r\n\r\nhell")
-        await peer.gone()
+        await peer.send(OK + b"Content-Length: 5\r\n\r\nhell")
+        await peer.closed()
 
     async with scripted(script) as server, talking_to(server.port) as client:
         with pytest.raises(HttpTimeoutError, match=r"no answer within 0\.05 s"):
             await ask(client, seconds=0.05)
 
 
-async def test_waiting_for_a_turn_is_part_of_the_time() -> None:
+async def test_the_time_limit_includes_waiting_for_a_free_connection() -> None:
     async with (
         scripted(answering(CHUNKED)) as server,
         talking_to(server.port, Limits(connections=1)) as client,
@@ -51,15 +52,15 @@ async def test_waiting_for_a_turn_is_part_of_the_time() -> None:
             await ask(client, seconds=0.01)
 
 
-async def test_a_cancelled_request_leaves_no_half_read_answer_behind() -> None:
-    asked, left = asyncio.Event(), asyncio.Event()
+async def test_the_connection_of_a_cancelled_request_is_not_reused() -> None:
+    asked, closed = asyncio.Event(), asyncio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.say(OK + b"Content-Length: 5\r\n\r\nhell")
+        await peer.send(OK + b"Content-Length: 5\r\n\r\nhell")
         asked.set()
-        await peer.gone()
-        left.set()
+        await peer.closed()
+        closed.set()
 
     async with (
         scripted(script, answering(HELLO)) as server,
@@ -67,13 +68,13 @@ async def test_a_cancelled_request_leaves_no_half_read_answer_behind() -> None:
     ):
         async with background(ask(client)):
             await asked.wait()
-        await left.wait()
+        await closed.wait()
         assert (await ask(client)).body == b"hello"
 
 
-async def test_close_ends_what_is_under_way_and_what_waits() -> None:
+async def test_closing_the_client_fails_exchanges_in_progress_and_waiting_ones() -> None:
     async with (
-        scripted(answering(OK + b"\r\nuntil the end, which a close is not")) as server,
+        scripted(answering(OK + b"\r\na body that ends with the connection")) as server,
         talking_to(server.port, Limits(connections=2)) as client,
         client.stream("GET", "/x", headers={}, silence=20) as answer,
     ):
@@ -81,7 +82,7 @@ async def test_close_ends_what_is_under_way_and_what_waits() -> None:
         asking, waiting = asyncio.create_task(ask(client)), asyncio.create_task(ask(client))
         await server.until_connected(2)
         await client.close()
-        with pytest.raises(ConnectionLostError, match="closed on this side"):
+        with pytest.raises(ConnectionLostError, match="the client closed it"):
             await anext(answer)
         with pytest.raises(HttpError):
             await asking
@@ -91,7 +92,7 @@ async def test_close_ends_what_is_under_way_and_what_waits() -> None:
             await ask(client)
 
 
-async def test_a_closed_client_has_no_sockets() -> None:
+async def test_closing_the_client_closes_its_sockets() -> None:
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -107,7 +108,7 @@ async def test_a_closed_client_has_no_sockets() -> None:
             accepted.close()
 
 
-async def test_what_is_connecting_when_the_client_is_closed_asks_for_nothing(own_tls: ssl.SSLContext) -> None:
+async def test_a_connection_that_opens_after_the_client_was_closed_is_not_used(own_tls: ssl.SSLContext) -> None:
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -126,52 +127,52 @@ async def test_what_is_connecting_when_the_client_is_closed_asks_for_nothing(own
 
 
 async def test_a_stream_is_read_as_it_arrives() -> None:
-    taken = asyncio.Event()
+    first_received = asyncio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.dribble(CHUNKED + b"3\r\none\r\n")
-        await taken.wait()
-        await peer.dribble(b"3\r\ntwo\r\n0\r\n\r\n")
+        await peer.send_bytewise(CHUNKED + b"3\r\none\r\n")
+        await first_received.wait()
+        await peer.send_bytewise(b"3\r\ntwo\r\n0\r\n\r\n")
         await peer.request()
-        await peer.say(HELLO)
-        await peer.gone()
+        await peer.send(HELLO)
+        await peer.closed()
 
     async with scripted(script) as server, talking_to(server.port) as client:
         async with client.stream("GET", "/x", headers={}, silence=20) as answer:
             assert answer.status == 200
-            seen = b""
+            received = b""
             async for piece in answer:
-                seen += piece
-                if seen == b"one":
-                    taken.set()
-            assert seen == b"onetwo"
+                received += piece
+                if received == b"one":
+                    first_received.set()
+            assert received == b"onetwo"
         assert (await ask(client)).body == b"hello"
-        assert server.connections == 1, "a stream that came to its end leaves its connection to others"
+        assert server.connections == 1, "the connection of a stream that was read to its end is reused"
 
 
-async def test_what_is_said_after_the_end_of_a_stream_is_not_the_next_answer() -> None:
-    read, said = asyncio.Event(), asyncio.Event()
+async def test_bytes_after_the_end_of_a_stream_are_not_taken_for_the_next_answer() -> None:
+    read, sent = asyncio.Event(), asyncio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.say(HELLO)
+        await peer.send(HELLO)
         await read.wait()
-        await peer.say(HELLO)
-        said.set()
-        await peer.gone()
+        await peer.send(HELLO)
+        sent.set()
+        await peer.closed()
 
     async with scripted(script, answering(EMPTY)) as server, talking_to(server.port) as client:
         async with client.stream("GET", "/x", headers={}, silence=20) as answer:
             await answer.read()
             read.set()
-            await said.wait()
-            for _ in range(3):  # the socket has the bytes, now the client
+            await sent.wait()
+            for _ in range(3):  # until the client has read the bytes from the socket
                 await asyncio.sleep(0)
         assert (await ask(client, "POST", b"")).body == b""
 
 
-async def test_a_stream_that_is_left_is_closed() -> None:
+async def test_the_connection_of_a_stream_that_was_not_read_to_its_end_is_not_reused() -> None:
     async with (
         scripted(answering(CHUNKED + b"3\r\none\r\n"), answering(HELLO)) as server,
         talking_to(server.port) as client,
@@ -181,7 +182,7 @@ async def test_a_stream_that_is_left_is_closed() -> None:
         assert (await ask(client)).body == b"hello"
 
 
-async def test_a_stream_may_be_read_whole() -> None:
+async def test_the_rest_of_a_stream_can_be_read_at_once() -> None:
     async with (
         scripted(answering(HELLO)) as server,
         talking_to(server.port) as client,
@@ -190,35 +191,35 @@ async def test_a_stream_may_be_read_whole() -> None:
         assert await answer.read() == b"hello"
 
 
-@pytest.mark.parametrize("said", [b"", OK, CHUNKED + b"3\r\none\r\n"], ids=["nothing", "half a head", "a piece"])
-async def test_a_silent_stream_is_given_up(said: bytes) -> None:
-    async def read_on(client: HttpClient) -> None:
+@pytest.mark.parametrize("sent", [b"", OK, CHUNKED + b"3\r\none\r\n"], ids=["nothing", "half a head", "a piece"])
+async def test_a_stream_on_which_nothing_arrives_is_a_timeout(sent: bytes) -> None:
+    async def read(client: HttpClient) -> None:
         async with client.stream("GET", "/x", headers={}, silence=0.05) as answer:
             async for piece in answer:
                 assert piece == b"one"
 
-    async with scripted(answering(said)) as server, talking_to(server.port) as client:
-        with pytest.raises(HttpTimeoutError, match="fell silent"):
-            await read_on(client)
+    async with scripted(answering(sent)) as server, talking_to(server.port) as client:
+        with pytest.raises(HttpTimeoutError, match=r"sent nothing for 0\.05 s"):
+            await read(client)
 
 
-async def test_a_server_that_is_faster_than_we_read_has_to_wait() -> None:
+async def test_a_server_that_sends_faster_than_the_client_reads_has_to_wait() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.say(OK + b"Content-Length: %d\r\n\r\n" % len(LARGE) + LARGE)
-        said.set()
-        await peer.gone()
+        await peer.send(OK + b"Content-Length: %d\r\n\r\n" % len(LARGE) + LARGE)
+        sent.set()
+        await peer.closed()
 
-    said = asyncio.Event()
+    sent = asyncio.Event()
     async with (
         scripted(script) as server,
         talking_to(server.port) as client,
         client.stream("GET", "/x", headers={}, silence=20) as answer,
     ):
         size = len(await anext(answer))
-        for _ in range(1000):  # enough to take it all, were it not held back
+        for _ in range(1000):  # enough for the whole answer, if reading did not pause
             await asyncio.sleep(0)
-        assert not said.is_set()
+        assert not sent.is_set()
         async for piece in answer:
             size += len(piece)
         assert size == len(LARGE)
@@ -227,7 +228,7 @@ async def test_a_server_that_is_faster_than_we_read_has_to_wait() -> None:
 # ---- TLS and addresses
 
 
-async def test_tls_connections_are_kept_too(own_tls: ssl.SSLContext) -> None:
+async def test_tls_connections_are_reused(own_tls: ssl.SSLContext) -> None:
     trusting = ssl.create_default_context(cadata=CERTIFICATE)
     async with scripted(answering(HELLO, CHUNKED + b"0\r\n\r\n"), tls=own_tls) as server:
         for name in (None, "api.test"):
@@ -240,7 +241,7 @@ async def test_tls_connections_are_kept_too(own_tls: ssl.SSLContext) -> None:
 @pytest.mark.parametrize(
     ("authority", "name"), [(None, None), (CERTIFICATE, "other.test")], ids=["unknown authority", "another name"]
 )
-async def test_a_server_that_cannot_prove_who_it_is_gets_no_request(
+async def test_no_request_is_sent_to_a_server_without_a_trusted_certificate(
     own_tls: ssl.SSLContext, authority: str | None, name: str | None
 ) -> None:
     tls = ssl.create_default_context(cadata=authority) if authority else None
@@ -252,18 +253,18 @@ async def test_a_server_that_cannot_prove_who_it_is_gets_no_request(
         assert server.connections == 0
 
 
-async def test_a_server_that_does_not_speak_tls() -> None:
+async def test_a_server_without_tls_is_reported() -> None:
     async def end(peer: Peer) -> None:
         peer.end()
 
-    async def say(peer: Peer) -> None:
-        await peer.say(HELLO)
-        await peer.left()
+    async def send(peer: Peer) -> None:
+        await peer.send(HELLO)
+        await peer.rest()
 
     async def wait(peer: Peer) -> None:
-        await peer.left()
+        await peer.rest()
 
-    for script, kind in ((end, ConnectError), (say, ConnectError), (wait, HttpTimeoutError)):
+    for script, kind in ((end, ConnectError), (send, ConnectError), (wait, HttpTimeoutError)):
         async with scripted(script) as server:
             client = HttpClient(f"https://127.0.0.1:{server.port}", limits=Limits(connect_seconds=0.2))
             with pytest.raises(kind, match=r"127\.0\.0\.1:\d+(: \S+| within 0\.2 s)"):
@@ -271,10 +272,10 @@ async def test_a_server_that_does_not_speak_tls() -> None:
             await client.close()
 
 
-async def test_ipv6_addresses_stand_in_brackets() -> None:
+async def test_ipv6_addresses_are_written_in_brackets() -> None:
     async def script(peer: Peer) -> None:
         assert (await peer.request()).headers["Host"] == f"[::1]:{server.port}"
-        await peer.say(EMPTY)
+        await peer.send(EMPTY)
 
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
@@ -303,13 +304,13 @@ async def test_ipv6_addresses_stand_in_brackets() -> None:
         "https://[::1",
     ],
 )
-async def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+async def test_an_invalid_address_is_refused_at_once(url: str) -> None:
     with pytest.raises(OriginError) as caught:
         HttpClient(url)
     assert "secret" not in str(caught.value)
 
 
-async def test_a_header_that_would_be_two_is_never_sent() -> None:
+async def test_a_header_with_a_line_break_is_never_sent() -> None:
     async with scripted(hang_up) as server, talking_to(server.port) as client:
         with pytest.raises(RequestError) as caught:
             await client.request("GET", "/", headers={"Authorization": "Bearer secret\r\nX: y"}, seconds=5)
@@ -317,15 +318,15 @@ async def test_a_header_that_would_be_two_is_never_sent() -> None:
         assert server.connections == 0
 
 
-# ---- as the API client tells it
+# ---- as the API client reports it
 
 
-async def test_an_address_that_is_none_is_a_fault_of_the_configuration() -> None:
+async def test_an_invalid_address_is_a_configuration_error() -> None:
     with pytest.raises(ClusterConfigError, match="host"):
         ApiClient(ApiAccess("https://user:secret@host"), version="1")
 
 
-async def test_a_token_that_cannot_be_sent_is_a_passing_trouble_and_not_told() -> None:
+async def test_an_invalid_token_is_a_temporary_error_that_does_not_contain_the_token() -> None:
     access = ApiAccess("http://127.0.0.1:1", token=lambda: "sec\nret")
     async with ApiClient(access, version="1") as client:
         with pytest.raises(UnavailableError, match="Authorization") as caught:
@@ -333,7 +334,7 @@ async def test_a_token_that_cannot_be_sent_is_a_passing_trouble_and_not_told() -
     assert "ret" not in str(caught.value) + repr(caught.value)
 
 
-async def test_a_timeout_is_told_from_a_lost_connection() -> None:
+async def test_a_timeout_has_another_reason_than_a_lost_connection() -> None:
     async with scripted(answering(b""), hang_up) as server:
         client = ApiClient(ApiAccess(f"http://127.0.0.1:{server.port}"), version="1", watch_silence=0.05)
         with pytest.raises(UnavailableError) as caught:
@@ -352,7 +353,7 @@ async def test_a_closed_client_stays_closed() -> None:
         await client.get(NODES, "n1")
 
 
-async def test_a_watch_that_is_sent_elsewhere_does_not_go_there() -> None:
+async def test_a_watch_does_not_follow_a_redirect() -> None:
     moved = b"HTTP/1.1 302 Found\r\nLocation: https://other.test/\r\nContent-Length: 0\r\n\r\n"
     async with scripted(answering(moved)) as server:
         client = ApiClient(ApiAccess(f"http://127.0.0.1:{server.port}"), version="1")

@@ -13,8 +13,9 @@ from urllib.parse import urlencode
 
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.errors import ClusterConfigError
-from dracpu_agent.http1.client import HttpClient, HttpTimeoutError, Limits, OriginError
+from dracpu_agent.http1.client import HttpClient, HttpTimeoutError, Limits
 from dracpu_agent.http1.message import HttpError
+from dracpu_agent.http1.origin import OriginError
 from dracpu_api.errors import ApiError, UnavailableError, api_error
 from dracpu_api.resources import JsonObject, Resource
 

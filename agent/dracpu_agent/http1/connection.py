@@ -1,7 +1,7 @@
-"""One connection of the HTTP client: bytes out, bytes in, and an eye on it while nobody uses it.
+"""A connection of the HTTP client: sends and receives bytes, and is watched while it is idle.
 
-It is a protocol of asyncio's rather than a pair of its streams, because a StreamReader tells nobody what arrives while
-nobody reads. A server that ends an idle connection, or says something on it unasked, must be noticed at once.
+It is an asyncio protocol and not a pair of asyncio's streams, as a StreamReader reports nothing while nobody reads: a
+server that closes an idle connection, or sends data on it unasked, must be noticed at once.
 """
 
 import asyncio
@@ -10,44 +10,44 @@ from typing import Final, cast
 
 from dracpu_agent.http1.message import ConnectionLostError
 
-_ENOUGH: Final = 64 * 1024  # bytes that wait to be received; beyond, the server has to wait
+_BUFFER_LIMIT: Final = 64 * 1024  # bytes that wait for `receive`; beyond, reading pauses and the server has to wait
 
 
 class Connection(asyncio.Protocol):
-    """From `connection_made` to `connection_lost`; used by one exchange at a time."""
+    """A connection, used by one exchange at a time."""
 
-    def __init__(self, made: Callable[["Connection"], None], lost: Callable[["Connection"], None]) -> None:
-        self.gone = asyncio.Event()  # the socket is closed
-        self._made = made
-        self._lost = lost
+    def __init__(self, on_open: Callable[["Connection"], None], on_closed: Callable[["Connection"], None]) -> None:
+        self.closed = asyncio.Event()  # the socket is closed
+        self._on_open = on_open
+        self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._paused = False
-        self._over = False  # nothing more will arrive
-        self._broken: Exception | None = None  # why, when the server has not ended the connection in due form
+        self._ended = False  # nothing more will arrive
+        self._error: Exception | None = None  # why it ended, unless the server closed it in an orderly way
         self._arrival: asyncio.Future[None] | None = None
-        self._rest: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     # ---- for the exchange
 
     def send(self, data: bytes) -> bool:
-        """Sends it all, in the background; False when it is known at once that nothing of it has left."""
+        """Sends the data in the background; False when it is clear at once that none of it was sent."""
         assert self._transport is not None
         if self._transport.is_closing():
             return False
         self._transport.write(data)
-        return not self._transport.is_closing()  # the write tries at once, and closes the transport when that fails
+        return not self._transport.is_closing()  # asyncio: a write that fails at once closes the transport
 
     async def receive(self) -> bytes:
-        """What has arrived, at least a byte; nothing when the server has ended the connection."""
-        if not self._received and not self._over:
+        """Waits for data and returns it; returns nothing when the server has closed the connection."""
+        if not self._received and not self._ended:
             self._arrival = asyncio.get_running_loop().create_future()
             try:
                 await self._arrival
             finally:
                 self._arrival = None
-        if not self._received and self._broken is not None:
-            raise ConnectionLostError(f"the connection broke: {self._broken}") from self._broken
+        if not self._received and self._error is not None:
+            raise ConnectionLostError(f"the connection was lost: {self._error}") from self._error
         data = bytes(self._received)
         self._received.clear()
         if self._paused and self._transport is not None:
@@ -57,62 +57,62 @@ class Connection(asyncio.Protocol):
 
     # ---- for the pool
 
-    def rest(self, seconds: float) -> bool:
-        """Waits for another exchange, so long at most; False, and aborted, when it is not fit for one."""
+    def begin_idle(self, seconds: float) -> bool:
+        """Keeps the connection open for this time. Returns False, and aborts it, when it cannot be reused."""
         assert self._transport is not None
-        # an answer may come before the whole request has left
-        if self._over or self._received or self._transport.get_write_buffer_size():
+        # an answer may arrive before the whole request has been sent
+        if self._ended or self._received or self._transport.get_write_buffer_size():
             self.abort()
             return False
-        self._rest = asyncio.get_running_loop().call_later(seconds, self.abort)
+        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self.abort)
         return True
 
-    def wake(self) -> None:
-        """Ends the rest."""
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+    def end_idle(self) -> None:
+        """Ends the idle time, as the connection is reused or closed."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
 
     def abort(self) -> None:
-        """Closes the socket now; whoever waits to receive gets an error."""
-        self._end(ConnectionAbortedError("it was closed on this side"))
+        """Closes the socket now; a pending `receive` fails."""
+        self._end(ConnectionAbortedError("the client closed it"))
         if self._transport is not None:
             self._transport.abort()
 
     # ---- for asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands, with TLS where that is used."""
+        """The connection is open, including TLS."""
         self._transport = cast(asyncio.Transport, transport)
-        self._made(self)
+        self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        """Keeps the bytes for `receive`."""
-        if self._rest is not None:
+        """Buffers the bytes for `receive`."""
+        if self._idle_timer is not None:
             self.abort()
             return
         self._received += data
-        if len(self._received) > _ENOUGH and not self._paused and self._transport is not None:
+        if len(self._received) > _BUFFER_LIMIT and not self._paused and self._transport is not None:
             self._transport.pause_reading()
             self._paused = True
-        self._tell()
+        self._wake_receiver()
 
     def eof_received(self) -> None:
-        """The server has said its last word; asyncio then closes our side too."""
+        """The server has closed its side; asyncio then closes our side too."""
         self._end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed, by whomever."""
+        """The socket is closed."""
         self._end(exc)
-        self.wake()
-        self.gone.set()
-        self._lost(self)
+        self.end_idle()
+        self.closed.set()
+        self._on_closed(self)
 
-    def _end(self, broken: Exception | None) -> None:
-        if not self._over:
-            self._over, self._broken = True, broken
-        self._tell()
+    def _end(self, error: Exception | None) -> None:
+        if not self._ended:
+            self._ended, self._error = True, error
+        self._wake_receiver()
 
-    def _tell(self) -> None:
+    def _wake_receiver(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)

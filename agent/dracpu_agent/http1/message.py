@@ -1,7 +1,7 @@
-"""HTTP/1.1 messages as bytes: a request is put together, an answer is taken apart. Pure: nothing here does I/O.
+"""Encodes requests and decodes answers of HTTP/1.1, without any I/O.
 
-The decoder is strict (RFC 9112): whoever guesses where a doubtful answer ends may take the rest of it for the answer to
-the next request. It reads the answer in the order of its grammar, as a generator that stops where bytes are missing.
+The decoder is strict (RFC 9112): where the end of an answer is ambiguous, a guess could take the rest of it for the
+answer to the next request. It follows the grammar, as a generator that pauses where bytes are missing.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from dracpu_api.errors import DriverError
 
 HEAD_LIMIT: Final = 64 * 1024  # status lines, headers and trailers of one answer together
-CHUNK_LINE_LIMIT: Final = 1024  # the size of a chunk with its extensions, which are ignored
+CHUNK_LINE_LIMIT: Final = 1024  # the line with a chunk's size, and extensions, which are ignored
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET: Final = re.compile(r"/[!-~]*")
@@ -30,19 +30,19 @@ _Reading = Generator[None, None, _T]  # yields wherever it needs more bytes
 
 
 class HttpError(DriverError):
-    """There is no answer, or not a whole one. Never tells what was sent: headers carry a token."""
+    """There is no complete answer. The message never contains header values, as they include a token."""
 
 
 class RequestError(HttpError):
-    """The request cannot be written as HTTP; nothing was sent."""
+    """The request is not valid HTTP; nothing was sent."""
 
 
 class ConnectionLostError(HttpError):
-    """The connection ended before the answer did."""
+    """The connection ended before the end of the answer."""
 
 
 class MalformedAnswerError(HttpError):
-    """What arrived is not an answer in HTTP/1.1, or one that was not asked for."""
+    """The server sent something that is not a valid answer to the request in HTTP/1.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class Head:
 
     status: int
     headers: Mapping[str, str]  # names in lower case; values of a repeated header are joined with ", "
-    persistent: bool  # the server will take another request on this connection
+    persistent: bool  # the server accepts another request on this connection
 
 
 def encode_request(method: str, target: str, host: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """The request as one piece; Host, lengths and encodings are set here and nowhere else."""
+    """The request in one piece. Host, length and encoding headers are set here; `headers` must not contain them."""
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
-        raise RequestError(f"cannot be asked for: {method!r} of {target!r}")
+        raise RequestError(f"the method {method!r} or the path {target!r} is not valid in HTTP")
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
-            raise RequestError(f"a request cannot have a header {name!r} of its own")
+            raise RequestError(f"the header name {name!r} is not valid, or is set by the client itself")
         if not _VALUE.fullmatch(value):
             raise RequestError(f"the value of the header {name} is not plain ASCII, or has a line break")
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Accept-Encoding: identity"]
@@ -71,38 +71,38 @@ def encode_request(method: str, target: str, host: str, headers: Mapping[str, st
 
 
 class AnswerDecoder:
-    """One answer, from its first byte to its last, in whatever pieces it arrives."""
+    """Decodes one answer, whose bytes may arrive in pieces of any size."""
 
     def __init__(self, method: str) -> None:
-        self.head: Head | None = None  # when the final answer's has been read; 1xx answers are skipped
+        self.head: Head | None = None  # after it was read; 1xx answers are skipped
         self.begun = False
         self.complete = False
         self._received = bytearray()
-        self._over = False  # nothing more will arrive
+        self._ended = False  # nothing more will arrive
         self._body: list[bytes] = []
         self._head_left = HEAD_LIMIT
         self._reading = self._answer(method)
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what has arrived; gives the part of the body that it holds."""
+        """Decodes received bytes, and returns the part of the body that they contain."""
         self.begun = True
         self._received += data
-        return self._read_on()
+        return self._continue()
 
     def end(self) -> None:
-        """The connection has ended, and with it an answer that says nothing of its length."""
-        self._over = True
-        self._read_on()
+        """The connection has ended, which also ends an answer that states no length."""
+        self._ended = True
+        self._continue()
         if not self.complete:
-            where = "within" if self.begun else "before"
-            raise ConnectionLostError(f"the server ended the connection {where} the answer")
+            when = "during" if self.begun else "before"
+            raise ConnectionLostError(f"the server closed the connection {when} the answer")
 
     @property
-    def leaves_clean(self) -> bool:
-        """True when the connection stands exactly where the answer to another request would begin."""
+    def leaves_reusable(self) -> bool:
+        """Whether the next byte on the connection would belong to the answer to another request."""
         return self.complete and not self._received and self.head is not None and self.head.persistent
 
-    def _read_on(self) -> bytes:
+    def _continue(self) -> bytes:
         next(self._reading, None)
         body, self._body = b"".join(self._body), []
         return body
@@ -113,7 +113,7 @@ class AnswerDecoder:
         head = yield from self._read_head()
         while head.status < 200:
             if head.status == 101:
-                raise MalformedAnswerError("the server changes to another protocol, which nobody asked for")
+                raise MalformedAnswerError("the server switched to another protocol without being asked to")
             head = yield from self._read_head()
         self.head = head
         if method == "HEAD" or head.status in {204, 304}:
@@ -129,13 +129,13 @@ class AnswerDecoder:
         self.complete = True
 
     def _read_head(self) -> _Reading[Head]:
-        # what is not HTTP at all is known at once, not when its end or a limit is reached
+        # another protocol is detected at once, not at the end of a line or at a limit
         if (yield from self._read_exactly(len(_START))) != _START:
-            raise MalformedAnswerError("the server does not speak HTTP/1.1 here")
+            raise MalformedAnswerError("the server does not answer in HTTP/1.1")
         return _head((yield from self._read_lines()))
 
     def _read_lines(self) -> _Reading[list[str]]:
-        """Up to the empty line that ends a head or a trailer."""
+        """The lines up to the empty line that ends a head or a trailer."""
         lines = []
         while line := (yield from self._read_line(self._head_left)):
             self._head_left -= len(line) + 2
@@ -147,21 +147,21 @@ class AnswerDecoder:
             yield
         if not 0 <= end <= limit - 2:
             raise MalformedAnswerError("the head of the answer, or a line in it, is too long")
-        line = self._take(end + 2)[:-2].decode("latin-1")
+        line = self._consume(end + 2)[:-2].decode("latin-1")
         if _STRAY.search(line):
-            raise MalformedAnswerError("a line of the answer is broken in two")
+            raise MalformedAnswerError("a line of the answer contains a stray CR, LF or NUL")
         return line
 
     def _read_exactly(self, size: int) -> _Reading[bytes]:
         while len(self._received) < size:
             yield
-        return self._take(size)
+        return self._consume(size)
 
     def _read_body(self, size: int) -> _Reading[None]:
         while size:
             if not self._received:
                 yield
-            piece = self._take(size)
+            piece = self._consume(size)
             size -= len(piece)
             self._body.append(piece)
 
@@ -169,47 +169,47 @@ class AnswerDecoder:
         while size := _chunk_size((yield from self._read_line(CHUNK_LINE_LIMIT))):
             yield from self._read_body(size)
             if (yield from self._read_exactly(2)) != b"\r\n":
-                raise MalformedAnswerError("a chunk of the answer is longer than it says")
-        yield from self._read_lines()  # trailers say nothing that anybody needs
+                raise MalformedAnswerError("a chunk of the answer is longer than its stated size")
+        yield from self._read_lines()  # trailers are ignored
 
     def _read_until_end(self) -> _Reading[None]:
-        while not self._over:
-            self._body.append(self._take(len(self._received)))
+        while not self._ended:
+            self._body.append(self._consume(len(self._received)))
             yield
 
-    def _take(self, size: int) -> bytes:
-        taken = bytes(self._received[:size])
+    def _consume(self, size: int) -> bytes:
+        data = bytes(self._received[:size])
         del self._received[:size]
-        return taken
+        return data
 
 
 def _head(lines: list[str]) -> Head:
-    """The head from its lines, the first of them without _START."""
+    """Parses the lines of a head, of which the first lacks _START."""
     status_line = _STATUS_LINE.fullmatch(lines[0]) if lines else None
     if status_line is None:
-        raise MalformedAnswerError("the answer begins with no status")
+        raise MalformedAnswerError("the answer does not begin with a valid status line")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon or not _TOKEN.fullmatch(name):
-            raise MalformedAnswerError("a line in the head of the answer is no header")
+            raise MalformedAnswerError("a line in the head of the answer is not a header")
         name, value = name.lower(), value.strip(" \t")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     options = {option.strip(" \t") for option in headers.get("connection", "").lower().split(",")}
     persistent = "keep-alive" in options if status_line[1] == "0" else "close" not in options
     if "transfer-encoding" in headers and status_line[1] == "0":
-        raise MalformedAnswerError("an answer in HTTP/1.0 has no transfer encoding")
+        raise MalformedAnswerError("the answer is HTTP/1.0 with a transfer encoding, which HTTP/1.0 does not have")
     return Head(int(status_line[2]), headers, persistent)
 
 
 def _body_length(head: Head) -> int | None:
-    """None when the body itself tells where it ends, or only the end of the connection does."""
+    """None when the body ends with its last chunk or with the connection."""
     length, transfer = head.headers.get("content-length"), head.headers.get("transfer-encoding")
     if head.headers.get("content-encoding", "identity").lower() != "identity":
-        raise MalformedAnswerError("the answer is compressed, which nobody asked for")
+        raise MalformedAnswerError("the answer is compressed, although the client does not accept compression")
     if transfer is not None and (length is not None or transfer.lower() != "chunked"):
-        raise MalformedAnswerError("the answer does not say clearly how long it is")
-    if length is not None and not _LENGTH.fullmatch(length):  # two of them have been joined, and are refused
+        raise MalformedAnswerError("the answer's Transfer-Encoding makes its length ambiguous")
+    if length is not None and not _LENGTH.fullmatch(length):  # a repeated header is joined with a comma: refused
         raise MalformedAnswerError("the answer's Content-Length is not a number")
     return None if length is None else int(length)
 
@@ -217,5 +217,5 @@ def _body_length(head: Head) -> int | None:
 def _chunk_size(line: str) -> int:
     chunk = _CHUNK_LINE.fullmatch(line)
     if chunk is None:
-        raise MalformedAnswerError("a chunk of the answer has no size")
+        raise MalformedAnswerError("a chunk of the answer has no valid size")
     return int(chunk[1], 16)
