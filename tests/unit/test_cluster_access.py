@@ -1,4 +1,4 @@
-"""Where the API server is, from a pod's environment or a kubeconfig, and what is refused."""
+"""The access to the API server from a pod's environment or a kubeconfig, and the errors in them."""
 
 import base64
 import itertools
@@ -48,7 +48,7 @@ def test_a_pod_finds_the_server_in_its_environment(account: Path, host: str, ser
     assert "secret-1" not in repr(access)
 
 
-def test_a_token_is_read_again_when_the_file_is_replaced(account: Path) -> None:
+def test_a_token_is_read_again_after_its_file_was_replaced(account: Path) -> None:
     token = TokenFile(account / "token")
     assert token() == "secret-1"
     (account / "next").write_text("secret-2")
@@ -56,19 +56,19 @@ def test_a_token_is_read_again_when_the_file_is_replaced(account: Path) -> None:
     assert token() == "secret-2"
 
 
-def test_outside_of_a_pod_the_message_names_the_option() -> None:
+def test_outside_of_a_pod_the_error_names_the_option_to_use() -> None:
     with pytest.raises(ClusterConfigError, match="--kubeconfig"):
         in_cluster({})
 
 
 @pytest.mark.parametrize("missing", ["token", "ca.crt"])
-def test_a_missing_credential_is_named(account: Path, missing: str) -> None:
+def test_a_missing_credential_is_reported(account: Path, missing: str) -> None:
     (account / missing).unlink()
     with pytest.raises(ClusterConfigError, match=missing):
         in_cluster({"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, account)
 
 
-def test_a_kubeconfig_holds_material_inline_or_in_files_beside_it(tmp_path: Path) -> None:
+def test_a_kubeconfig_contains_certificates_or_refers_to_files(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(CERTIFICATE)
     inline = base64.b64encode(CERTIFICATE.encode()).decode()
     key = base64.b64encode(KEY.encode()).decode()
@@ -81,13 +81,13 @@ def test_a_kubeconfig_holds_material_inline_or_in_files_beside_it(tmp_path: Path
         assert access.tls.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_verification_is_left_out_only_when_the_file_says_so(tmp_path: Path) -> None:
+def test_certificates_are_not_verified_only_if_the_kubeconfig_says_so(tmp_path: Path) -> None:
     access = kubeconfig(tmp_path, {"server": "https://10.0.0.1", "insecure-skip-tls-verify": True}, {})
     assert access.tls is not None
     assert access.tls.verify_mode == ssl.CERT_NONE
 
 
-def test_tokens_come_from_the_file_or_from_a_file_that_it_names(tmp_path: Path) -> None:
+def test_a_kubeconfig_contains_a_token_or_refers_to_a_file(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("from-file")
     for user, token in (({"token": "inline"}, "inline"), ({"tokenFile": "t"}, "from-file")):
         access = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, user)
@@ -97,26 +97,26 @@ def test_tokens_come_from_the_file_or_from_a_file_that_it_names(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "said"),
+    ("cluster", "user", "message"),
     [
         ({"server": "https://h"}, {"exec": {"command": "x"}}, '"exec" is not supported'),
         ({"server": "https://h", "proxy-url": "http://p"}, {}, "proxy-url"),
-        ({"server": "ftp://h"}, {}, "no https"),
-        ({}, {}, "no https"),
+        ({"server": "ftp://h"}, {}, "is not an https:// or http:// address"),
+        ({}, {}, "is not an https:// or http:// address"),
         ({"server": "https://h", "certificate-authority-data": "%"}, {}, "not base64"),
         ({"server": "https://h", "certificate-authority": "none.pem"}, {}, "cannot read"),
         ({"server": "https://h", "certificate-authority-data": "bm8="}, {}, "not PEM"),
         ({"server": "https://h"}, {"client-certificate-data": "bm8=", "client-key-data": "bm8="}, "client certificate"),
     ],
 )
-def test_what_a_kubeconfig_has_wrong_is_named(
-    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], said: str
+def test_an_error_in_a_kubeconfig_is_reported(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClusterConfigError, match=said):
+    with pytest.raises(ClusterConfigError, match=message):
         kubeconfig(tmp_path, cluster, user)
 
 
-def test_a_broken_kubeconfig_is_not_quoted(tmp_path: Path) -> None:
+def test_the_error_about_an_invalid_kubeconfig_does_not_quote_it(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("users:\n- token: 'secret\n  x: {")
     with pytest.raises(ClusterConfigError) as caught:
         from_kubeconfig(tmp_path / "config")
@@ -126,7 +126,7 @@ def test_a_broken_kubeconfig_is_not_quoted(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.binary(max_size=30)), st.lists(st.integers(0, 200), max_size=8))
-def test_lines_are_found_wherever_the_chunks_are_cut(lines: list[bytes], cuts: list[int]) -> None:
+def test_lines_are_found_wherever_the_stream_is_split(lines: list[bytes], cuts: list[int]) -> None:
     lines = [line.replace(b"\n", b"") for line in lines]
     stream = b"".join(line + b"\n" for line in lines)
     edges = [0, *sorted(cuts), len(stream)]

@@ -1,4 +1,4 @@
-"""What a claim's transactions ask the API server; its list of slices is played by a dictionary."""
+"""The PCIe roots of a claim's other devices are read from the slices of their drivers."""
 
 import asyncio
 from typing import Any
@@ -14,16 +14,16 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 
 class Slices:
-    """Driver -> PCIe root of its device; an error is raised, None is never answered."""
+    """The API server's slices: for each driver the PCIe root of its device, an error, or None for no answer."""
 
     def __init__(self, **roots: str | ApiError | None) -> None:
         self._roots = roots
-        self.asked: list[str] = []
+        self.listed: list[str] = []
 
     async def list(self, _resource: object, *, field_selector: str) -> dict[str, Any]:
         on_node, driver = field_selector.split(",spec.driver=")
         assert on_node == f"spec.nodeName={NODE}"
-        self.asked.append(driver)
+        self.listed.append(driver)
         root = self._roots[driver]
         if root is None:
             await asyncio.Event().wait()
@@ -34,7 +34,7 @@ class Slices:
 
 
 def claim(*constraints: list[str]) -> dict[str, Any]:
-    """Requests of ours and of drivers that are called like their requests, and which of them are matched."""
+    """A claim with requests for our driver and for drivers named like their requests, and with these constraints."""
     others = sorted({request for requests in constraints for request in requests} - {"cpus", "more"})
     results = [share("cpudevmachine", 2, "cpus"), share("cpudevmachine", 2, "more", 1)]
     results += [{"request": name, "driver": name, "pool": NODE, "device": "dev"} for name in others]
@@ -47,28 +47,28 @@ async def roots(slices: Slices, claim: dict[str, Any], seconds: float = 30) -> d
     return {request: set(found) for request, found in (await reader.roots_beside(claim)).items()}
 
 
-async def test_a_claim_without_such_constraints_asks_nothing():
+async def test_no_slices_are_listed_for_a_claim_without_constraints():
     slices = Slices()
     assert await roots(slices, claim()) == {}
-    assert slices.asked == []
+    assert slices.listed == []
 
 
-async def test_each_driver_is_asked_once_however_many_constraints_name_it():
+async def test_slices_of_each_driver_are_listed_once():
     slices = Slices(nic="pci0000:80", gpu="pci0000:00")
     found = await roots(slices, claim(["cpus", "nic"], ["more", "gpu"], ["cpus", "more", "nic"]))
     assert found == {"cpus": {"pci0000:80"}, "more": set()}  # no root serves both of its constraints
-    assert sorted(slices.asked) == ["gpu", "nic"]
+    assert sorted(slices.listed) == ["gpu", "nic"]
 
 
-async def test_drivers_share_the_time_and_what_is_known_by_then_counts():
+async def test_the_time_limit_is_for_all_drivers_together_and_roots_read_in_time_are_used():
     slices = Slices(a="pci0000:00", b=None, c=None)
     found = await roots(slices, claim(["cpus", "a"], ["more", "b"], ["more", "c"]), seconds=0.01)
     assert found == {"cpus": {"pci0000:00"}, "more": set()}
-    assert slices.asked == ["a", "b"], "the kubelet does not wait for one after the other"
+    assert slices.listed == ["a", "b"], "one time limit for all drivers"
 
 
 @pytest.mark.parametrize("broken", ["a", "b"])
-async def test_a_driver_whose_slices_cannot_be_read_has_no_say(broken):
+async def test_a_driver_whose_slices_cannot_be_read_is_left_out(broken):
     known = {"a": "pci0000:00", "b": "pci0000:80"} | {broken: UnavailableError("away")}
     found = await roots(Slices(**known), claim(["cpus", "a"], ["more", "b"]))
     other = {"a": ("more", "pci0000:80"), "b": ("cpus", "pci0000:00")}[broken]

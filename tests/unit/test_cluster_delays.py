@@ -1,43 +1,43 @@
-"""How often things are tried, repaired and told."""
+"""Delays of repairs, the limit of Events, and the view of slices between writes and watch."""
 
 from typing import Any
 
 from dracpu_agent.cluster.events import EventLimiter, Subject
-from dracpu_agent.cluster.slices.repair_pace import Pace
+from dracpu_agent.cluster.slices.repair_pace import RepairPace
 from dracpu_agent.cluster.slices.view import SliceView
 
 
-def test_the_first_repair_is_prompt_and_the_next_ones_wait_longer_each() -> None:
-    pace = Pace(first=0.5, cap=4, calm=60)
-    now, waits = 100.0, []
+def test_the_first_repair_is_prompt_and_each_further_one_waits_longer() -> None:
+    pace = RepairPace(first=0.5, cap=4, calm=60)
+    now, delays = 100.0, []
     for _ in range(6):
-        now += pace.wait(now)
-        pace.wrote(now)
-        waits.append(pace.wait(now))
-    assert waits == [0, 0.5, 1, 2, 4, 4]
+        now += pace.delay(now)
+        pace.record_write(now)
+        delays.append(pace.delay(now))
+    assert delays == [0, 0.5, 1, 2, 4, 4]
 
 
-def test_what_was_calm_for_long_is_repaired_promptly_again() -> None:
-    pace = Pace(first=0.5, cap=4, calm=60)
+def test_after_a_calm_time_a_repair_is_prompt_again() -> None:
+    pace = RepairPace(first=0.5, cap=4, calm=60)
     for now in (0.0, 1.0, 2.0, 63.0):
-        pace.wrote(now)
-    assert pace.wait(63.0) == 0
+        pace.record_write(now)
+    assert pace.delay(63.0) == 0
 
 
-def test_a_new_wish_waits_for_nothing() -> None:
-    pace = Pace(first=0.5, cap=4, calm=60)
+def test_a_new_desired_state_is_written_without_delay() -> None:
+    pace = RepairPace(first=0.5, cap=4, calm=60)
     pace.hold(10.0, 600)
-    assert pace.wait(20.0) == 590
-    pace.told()
-    assert pace.wait(20.0) == 0
+    assert pace.delay(20.0) == 590
+    pace.reset()
+    assert pace.delay(20.0) == 0
 
 
-CLAIM = Subject.claim("default", "c", "u1")
+NODE = Subject.cpu_node("n1")
 
 
-def test_the_same_event_is_told_every_ten_minutes() -> None:
+def test_a_repeated_event_is_sent_every_ten_minutes() -> None:
     limiter = EventLimiter(period=600)
-    assert [limiter.allows(CLAIM, "PrepareFailed", "no CPUs", now) for now in (0.0, 1.0, 599.0, 600.0, 601.0)] == [
+    assert [limiter.allows(NODE, "ClaimReleased", "CPUs 2-3", now) for now in (0.0, 1.0, 599.0, 600.0, 601.0)] == [
         True,
         False,
         False,
@@ -46,46 +46,46 @@ def test_the_same_event_is_told_every_ten_minutes() -> None:
     ]
 
 
-def test_another_note_or_another_subject_is_another_event() -> None:
+def test_events_that_differ_in_note_or_subject_are_sent() -> None:
     limiter = EventLimiter()
-    assert limiter.allows(CLAIM, "PrepareFailed", "no CPUs", 0)
-    assert limiter.allows(CLAIM, "PrepareFailed", "offline CPUs", 0)
-    assert limiter.allows(Subject.pod("default", "p", "u2"), "PrepareFailed", "no CPUs", 0)
+    assert limiter.allows(NODE, "ClaimReleased", "CPUs 2-3", 0)
+    assert limiter.allows(NODE, "ClaimReleased", "CPUs 4-5", 0)
+    assert limiter.allows(Subject.cpu_node("n2"), "ClaimReleased", "CPUs 2-3", 0)
 
 
-def test_one_subject_cannot_flood_the_others_out() -> None:
+def test_events_about_one_subject_are_limited_without_effect_on_others() -> None:
     limiter = EventLimiter(per_subject=3)
-    assert sum(limiter.allows(CLAIM, "Failed", f"try {number}", 0) for number in range(100)) == 3
-    assert limiter.allows(Subject.cpu_node("n1"), "Failed", "try", 0)
+    assert sum(limiter.allows(NODE, "Failed", f"try {number}", 0) for number in range(100)) == 3
+    assert limiter.allows(Subject.cpu_node("n2"), "Failed", "try", 0)
 
 
-def test_the_memory_of_events_is_bounded() -> None:
+def test_the_number_of_remembered_events_is_limited() -> None:
     limiter = EventLimiter(remembered=2)
     for number in range(4):
         assert limiter.allows(Subject.cpu_node(f"n{number}"), "Failed", "x", 0)
-    assert limiter.allows(Subject.cpu_node("n0"), "Failed", "x", 0)  # forgotten rather than kept for ever
+    assert limiter.allows(Subject.cpu_node("n0"), "Failed", "x", 0)  # the first one has been forgotten
 
 
 def stored(name: str, uid: str, revision: int) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": uid, "resourceVersion": str(revision)}}
 
 
-def test_own_writes_count_until_the_watch_has_caught_up() -> None:
+def test_the_agents_writes_count_until_the_watch_has_caught_up() -> None:
     view = SliceView()
-    view.see({"a": stored("a", "u1", 5)}, 5)
-    view.wrote(stored("a", "u1", 8))
-    view.wrote(stored("b", "u2", 9))
-    view.see({"a": stored("a", "u1", 8)}, 8)
+    view.replace({"a": stored("a", "u1", 5)}, 5)
+    view.record_write(stored("a", "u1", 8))
+    view.record_write(stored("b", "u2", 9))
+    view.replace({"a": stored("a", "u1", 8)}, 8)
     assert view.slices() == [stored("a", "u1", 8), stored("b", "u2", 9)]
-    view.see({"a": stored("a", "u1", 8)}, 10)  # somebody deleted b
+    view.replace({"a": stored("a", "u1", 8)}, 10)  # b was deleted by others
     assert view.slices() == [stored("a", "u1", 8)]
 
 
-def test_a_late_sight_of_a_deleted_object_does_not_bring_it_back() -> None:
+def test_a_deleted_slice_that_the_watch_still_shows_is_ignored() -> None:
     view = SliceView()
-    view.see({"a": stored("a", "u1", 5)}, 5)
-    view.deleted("u1")
-    view.see({"a": stored("a", "u1", 6)}, 6)
+    view.replace({"a": stored("a", "u1", 5)}, 5)
+    view.record_deletion("u1")
+    view.replace({"a": stored("a", "u1", 6)}, 6)
     assert view.slices() == []
-    view.see({"a": stored("a", "u3", 8)}, 8)  # a new one of the same name
+    view.replace({"a": stored("a", "u3", 8)}, 8)  # a new slice of the same name
     assert view.slices() == [stored("a", "u3", 8)]

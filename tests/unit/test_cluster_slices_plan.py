@@ -1,4 +1,4 @@
-"""Plans of slice writes converge from anything, after any interruption, and no reader ever sees a mixture."""
+"""Plans of slice writes lead from any state to the desired one, and readers never see a mixture of states."""
 
 import copy
 import itertools
@@ -27,13 +27,13 @@ FOREIGN: dict[str, Any] = {
 
 
 class Server:
-    """Just enough of an API server to carry out plans."""
+    """A minimal API server that executes plans."""
 
     def __init__(self, slices: list[dict[str, Any]]) -> None:
         self._numbers = itertools.count(1000)
-        self.slices = {one["metadata"]["name"]: one for one in slices}
+        self.slices = {existing["metadata"]["name"]: existing for existing in slices}
 
-    def carry_out(self, operation: Operation) -> None:
+    def execute(self, operation: Operation) -> None:
         match operation:
             case DeleteSlice(name, uid, resource_version):
                 metadata = self.slices.pop(name)["metadata"]
@@ -44,7 +44,7 @@ class Server:
                 self._store(metadata["name"], metadata["uid"], body)
             case CreateSlice(body):
                 number = next(self._numbers)
-                # the suffix is random: let later ones sort before earlier ones
+                # the suffix is random: here later slices sort before earlier ones
                 self._store(f"{body['metadata']['generateName']}{9999 - number}", f"uid-{number}", body)
 
     def _store(self, name: str, uid: str, body: dict[str, Any]) -> None:
@@ -53,27 +53,27 @@ class Server:
         self.slices[name] = stored
 
     def converge(self, devices: list[dict[str, Any]]) -> None:
-        """One whole plan must do."""
+        """Executes one plan; the next one must be empty."""
         for operation in plan(POOL, devices, list(self.slices.values())):
-            self.carry_out(operation)
+            self.execute(operation)
         assert plan(POOL, devices, list(self.slices.values())) == []
 
     def offer(self) -> list[dict[str, Any]] | None:
-        """The pool as a scheduler sees it; None: incomplete."""
+        """The devices that a scheduler can use; None if the pool is incomplete."""
         ours = [self.slices[name] for name in sorted(self.slices) if name != FOREIGN["metadata"]["name"]]
-        highest = max((one["spec"]["pool"]["generation"] for one in ours), default=0)
-        newest = [one for one in ours if one["spec"]["pool"]["generation"] == highest]
-        if not any(one["spec"]["pool"]["resourceSliceCount"] == len(newest) for one in newest):
+        highest = max((stored["spec"]["pool"]["generation"] for stored in ours), default=0)
+        newest = [stored for stored in ours if stored["spec"]["pool"]["generation"] == highest]
+        if not any(stored["spec"]["pool"]["resourceSliceCount"] == len(newest) for stored in newest):
             return None
-        return [device for one in newest for device in devices_of(one)]
+        return [device for stored in newest for device in devices_of(stored)]
 
 
 def devices(*numbers: int, mark: int = 0) -> list[dict[str, Any]]:
     return [{"name": f"cpudev{n:03d}", "attributes": {"dra.cpu/mark": {"int": mark}}} for n in numbers]
 
 
-# what may be wanted: nothing, a few, exactly a slice, more; the mark makes every slice differ, or none
-wanted = st.builds(
+# nothing, a few devices, exactly a slice, more; another mark makes every slice differ
+desired = st.builds(
     lambda count, mark, marked: devices(*range(count)) if not marked else devices(*range(count), mark=mark),
     st.sampled_from([0, 1, 3, 64, 65, 128, 130, 200]),
     st.integers(0, 2),
@@ -83,7 +83,7 @@ wanted = st.builds(
 
 @st.composite
 def leftovers(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Slices as crashes, older versions and other people might have left them."""
+    """Slices as crashes, older versions and other clients may leave them."""
     slices = []
     for number in range(draw(st.integers(0, 6))):
         prefix = draw(st.sampled_from(["00000-", "00001-", "00002-", "0000a-", "", "zz-"]))
@@ -105,44 +105,44 @@ def leftovers(draw: st.DrawFn) -> list[dict[str, Any]]:
                         "generation": draw(st.integers(0, 3)),
                         "resourceSliceCount": draw(st.integers(1, 3)),
                     },
-                    "devices": draw(wanted)[:64],
+                    "devices": draw(desired)[:64],
                 },
             }
         )
     return slices
 
 
-@given(leftovers(), wanted, st.integers(0, 12), wanted)
-def test_from_anything_and_after_any_interruption_one_plan_leads_to_the_wanted_pool(
+@given(leftovers(), desired, st.integers(0, 12), desired)
+def test_one_plan_leads_from_any_state_and_after_any_interruption_to_the_desired_pool(
     existing: list[dict[str, Any]], first: list[dict[str, Any]], steps: int, then: list[dict[str, Any]]
 ) -> None:
     server = Server([*existing, FOREIGN])
     for operation in plan(POOL, first, list(server.slices.values()))[:steps]:
-        server.carry_out(operation)
+        server.execute(operation)
     server.converge(then)
 
     assert server.slices.pop(FOREIGN["metadata"]["name"]) == FOREIGN
     slices = [server.slices[name] for name in sorted(server.slices)]
-    assert [device for one in slices for device in devices_of(one)] == then  # complete, no duplicates, in order
-    assert len({one["spec"]["pool"]["generation"] for one in slices}) == 1
-    assert all(one["spec"]["pool"]["resourceSliceCount"] == len(slices) for one in slices)
-    assert all(len(devices_of(one)) <= 64 for one in slices)
-    assert all(one["metadata"]["ownerReferences"][0]["uid"] == POOL.node_uid for one in slices)
+    assert [device for stored in slices for device in devices_of(stored)] == then  # complete, no duplicates, in order
+    assert len({stored["spec"]["pool"]["generation"] for stored in slices}) == 1
+    assert all(stored["spec"]["pool"]["resourceSliceCount"] == len(slices) for stored in slices)
+    assert all(len(devices_of(stored)) <= 64 for stored in slices)
+    assert all(stored["metadata"]["ownerReferences"][0]["uid"] == POOL.node_uid for stored in slices)
 
 
-@given(st.lists(wanted, min_size=2, max_size=4), st.data())
-def test_a_complete_pool_is_always_one_that_was_wanted(states: list[list[dict[str, Any]]], data: st.DataObject) -> None:
+@given(st.lists(desired, min_size=2, max_size=4), st.data())
+def test_a_complete_pool_always_equals_a_desired_one(states: list[list[dict[str, Any]]], data: st.DataObject) -> None:
     server = Server([])
     server.converge(states[0])
     for state in states[1:]:
         operations = plan(POOL, state, list(server.slices.values()))
         for operation in operations[: data.draw(st.integers(0, len(operations)))]:
-            server.carry_out(operation)
+            server.execute(operation)
             offer = server.offer()
             assert offer is None or offer in states
 
 
-def test_the_first_pool_begins_with_generation_1_and_sortable_names() -> None:
+def test_the_first_pool_has_generation_1_and_names_in_the_order_of_its_slices() -> None:
     creations = plan(POOL, devices(*range(70)), [])
     bodies = [operation.body for operation in creations if isinstance(operation, CreateSlice)]
     assert [body["metadata"]["generateName"] for body in bodies] == ["00000-dra.cpu-n1-", "00001-dra.cpu-n1-"]
@@ -150,7 +150,7 @@ def test_the_first_pool_begins_with_generation_1_and_sortable_names() -> None:
     assert [body["spec"]["pool"] for body in bodies] == [{"name": "n1", "generation": 1, "resourceSliceCount": 2}] * 2
 
 
-def test_no_devices_are_an_empty_slice_without_the_key() -> None:
+def test_without_devices_there_is_a_slice_without_the_key() -> None:
     (creation,) = plan(POOL, [], [])
     assert isinstance(creation, CreateSlice)
     assert "devices" not in creation.body["spec"]
@@ -165,15 +165,16 @@ def test_one_changed_slice_keeps_the_generation() -> None:
     assert replacement.body["spec"]["pool"]["generation"] == 1
 
 
-def test_several_changed_slices_get_the_next_generation_all_of_them() -> None:
+def test_when_several_slices_change_all_get_the_next_generation() -> None:
     server = Server([])
     server.converge(devices(*range(130)))
     operations = plan(POOL, devices(*range(128), mark=1) + devices(128, 129), list(server.slices.values()))
     assert [type(operation) for operation in operations] == [ReplaceSlice] * 3
-    assert {one.body["spec"]["pool"]["generation"] for one in operations if isinstance(one, ReplaceSlice)} == {2}
+    replacements = [operation for operation in operations if isinstance(operation, ReplaceSlice)]
+    assert {replacement.body["spec"]["pool"]["generation"] for replacement in replacements} == {2}
 
 
-def test_of_two_slices_with_one_index_the_newer_generation_stays() -> None:
+def test_of_two_slices_with_the_same_index_the_newer_generation_is_kept() -> None:
     server = Server([])
     server.converge(devices(0))
     (newer,) = copy.deepcopy(list(server.slices.values()))
@@ -185,7 +186,7 @@ def test_of_two_slices_with_one_index_the_newer_generation_stays() -> None:
     assert deletion.uid == older["metadata"]["uid"]
 
 
-def test_the_time_of_a_taint_is_neither_a_change_nor_lost_in_a_rewrite() -> None:
+def test_the_time_of_a_taint_is_not_a_change_and_is_kept_in_a_rewrite() -> None:
     taint = {"key": "dra.cpu/settling", "effect": "NoSchedule"}
     tainted = [device | {"taints": [taint]} for device in devices(0, 1)]
     server = Server([])
@@ -200,7 +201,7 @@ def test_the_time_of_a_taint_is_neither_a_change_nor_lost_in_a_rewrite() -> None
     assert replacement.body["spec"]["devices"][0]["taints"][0]["timeAdded"] == "2026-01-01T00:00:00Z"
 
 
-def test_what_the_server_stored_otherwise_is_no_change_once_it_is_adopted() -> None:
+def test_devices_that_the_server_changed_are_not_written_again_once_adopted() -> None:
     server = Server([])
     server.converge(devices(0))
     (stored,) = server.slices.values()
@@ -209,8 +210,10 @@ def test_what_the_server_stored_otherwise_is_no_change_once_it_is_adopted() -> N
     assert plan(POOL, devices(0), [stored], [Adoption(devices(0), [{"name": "cpudev000"}])]) == []
 
 
-def test_a_withdrawal_deletes_own_slices_only() -> None:
+def test_a_withdrawal_deletes_only_the_pools_slices() -> None:
     server = Server([])
     server.converge(devices(*range(70)))
     operations = plan_withdrawal(POOL, [*server.slices.values(), FOREIGN])
-    assert sorted(one.name for one in operations if isinstance(one, DeleteSlice)) == sorted(server.slices)
+    assert sorted(deletion.name for deletion in operations if isinstance(deletion, DeleteSlice)) == sorted(
+        server.slices
+    )

@@ -1,10 +1,10 @@
-"""Devices as JSON, and what it means when the API server stores other JSON."""
+"""Devices are rendered as JSON, and compared with the JSON that the API server stored."""
 
 from typing import Any
 
 import pytest
 
-from dracpu_agent.cluster.slices.answer import dropped
+from dracpu_agent.cluster.slices.dropped_fields import dropped
 from dracpu_agent.cluster.slices.render import quantity, render_device
 from dracpu_agent.devices.device import AttributeValue, Capacity, Device, RequestPolicy, Taint
 from dracpu_api.cpuset import CpuSet
@@ -46,7 +46,7 @@ def test_attributes_keep_their_types() -> None:
     }
 
 
-def test_taints_without_a_value_have_no_value() -> None:
+def test_a_taint_without_a_value_lacks_the_field() -> None:
     rendered = render_device(device(taints=(Taint("dra.cpu/settling"), Taint("dra.cpu/offline", "true", "NoExecute"))))
     assert rendered["taints"] == [
         {"key": "dra.cpu/settling", "effect": "NoSchedule"},
@@ -54,7 +54,7 @@ def test_taints_without_a_value_have_no_value() -> None:
     ]
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_left_out() -> None:
     assert render_device(device()) == {"name": "cpudev000"}
 
 
@@ -62,7 +62,7 @@ def test_what_is_empty_is_left_out() -> None:
     ("amount", "text"),
     [(0, "0"), (1, "1"), (999, "999"), (1000, "1k"), (1024, "1024"), (2000, "2k"), (1500, "1500"), (3000000, "3M")],
 )
-def test_quantities_are_written_as_the_api_server_would(amount: int, text: str) -> None:
+def test_quantities_are_written_as_by_the_api_server(amount: int, text: str) -> None:
     assert quantity(amount) == text
 
 
@@ -75,7 +75,7 @@ def without(rendered: dict[str, Any], *fields: str) -> dict[str, Any]:
     return {name: value for name, value in rendered.items() if name not in fields}
 
 
-def test_the_time_that_the_server_gives_a_taint_is_no_difference() -> None:
+def test_the_time_that_the_server_adds_to_a_taint_is_not_a_difference() -> None:
     stored = GROUP | {"taints": [{**GROUP["taints"][0], "timeAdded": "2026-01-01T00:00:00Z"}]}
     assert dropped([GROUP], [stored]) is None
 
@@ -89,7 +89,7 @@ def test_the_time_that_the_server_gives_a_taint_is_no_difference() -> None:
         [],
     ],
 )
-def test_a_device_that_lost_its_sharing_means_something_else(stored: list[dict[str, Any]]) -> None:
+def test_a_device_without_its_sharing_fields_has_another_meaning(stored: list[dict[str, Any]]) -> None:
     difference = dropped([GROUP], stored)
     assert difference is not None
     assert difference.changes_meaning
@@ -100,7 +100,7 @@ def test_a_device_that_lost_its_sharing_means_something_else(stored: list[dict[s
     ("stored", "named"),
     [(without(GROUP, "taints"), "DRADeviceTaints"), (GROUP | {"attributes": {}}, "numa"), (GROUP | {"x": 1}, "x")],
 )
-def test_other_losses_are_named_and_harmless(stored: dict[str, Any], named: str) -> None:
+def test_other_dropped_fields_are_named_and_do_not_change_the_meaning(stored: dict[str, Any], named: str) -> None:
     difference = dropped([GROUP], [stored])
     assert difference is not None
     assert not difference.changes_meaning

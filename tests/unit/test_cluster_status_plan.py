@@ -1,4 +1,4 @@
-"""When a CpuNode's status is written, and what its conditions' times are."""
+"""When a CpuNode's status is written, and the transition times of its conditions."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ def status(ready: str = "True", *, message: str = "", phase: str = "Ready", clai
 
 
 def due(
-    wanted: dict[str, Any], sent: dict[str, Any], since: float, stored: dict[str, Any] | None = None
+    desired: dict[str, Any], sent: dict[str, Any], since: float, stored: dict[str, Any] | None = None
 ) -> float | None:
     written = Written(sent, sent if stored is None else stored)
-    return due_in(wanted, written.stored, written, since_write=since, interval=5.0)
+    return due_in(desired, written.stored, written, since_write=since, interval=5.0)
 
 
-def test_what_stands_there_already_is_not_written_after_a_restart() -> None:
-    there = with_transition_times(status(), {}, "2026-01-01T00:00:00Z")
-    assert due_in(status(), there, None, since_write=None, interval=5.0) is None
+def test_an_unchanged_status_is_not_written_after_a_restart() -> None:
+    current = with_transition_times(status(), {}, "2026-01-01T00:00:00Z")
+    assert due_in(status(), current, None, since_write=None, interval=5.0) is None
 
 
 def test_the_first_difference_is_written_at_once() -> None:
@@ -33,50 +33,50 @@ def test_the_first_difference_is_written_at_once() -> None:
 
 def test_counts_and_messages_wait_for_the_interval() -> None:
     assert due(status(claims=1), status(), since=2.0) == 3.0
-    assert due(status(message="other words"), status(), since=2.0) == 3.0
+    assert due(status(message="another message"), status(), since=2.0) == 3.0
     assert due(status(claims=1), status(), since=5.0) == 0
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "desired",
     [status("False"), status(phase="Draining"), status() | {"appliedRevision": "r2"}, status() | {"conditions": []}],
 )
-def test_what_somebody_waits_for_is_written_at_once(wanted: dict[str, Any]) -> None:
-    assert due(wanted, status(), since=0.1) == 0
+def test_an_urgent_change_is_written_at_once(desired: dict[str, Any]) -> None:
+    assert due(desired, status(), since=0.1) == 0
 
 
-def test_a_reason_alone_is_worth_a_write_at_once() -> None:
+def test_a_change_of_a_reason_alone_is_written_at_once() -> None:
     other = status()
     other["conditions"][0]["reason"] = "Other"
     assert due(other, status(), since=0.1) == 0
 
 
-def test_fields_that_the_server_prunes_are_not_written_again_and_again() -> None:
+def test_fields_that_the_server_prunes_are_not_written_again() -> None:
     assert due(status(claims=1), status(claims=1), since=100.0, stored=status() | {"claims": None}) is None
 
 
-def test_a_status_that_somebody_else_changed_is_put_right_without_haste() -> None:
+def test_a_status_that_others_changed_is_restored_after_the_interval() -> None:
     written = Written(status(), status())
     assert due_in(status(), status(phase="Failed"), written, since_write=1.0, interval=5.0) == 4.0
 
 
 def test_the_order_of_conditions_does_not_matter() -> None:
-    one = {"type": "A", "status": "True"}
-    two = {"type": "B", "status": "True"}
-    assert due({"conditions": [one, two]}, {"conditions": [two, one]}, since=100.0) is None
+    first = {"type": "A", "status": "True"}
+    second = {"type": "B", "status": "True"}
+    assert due({"conditions": [first, second]}, {"conditions": [second, first]}, since=100.0) is None
 
 
-verdict = st.sampled_from(["True", "False", "Unknown"])
+values = st.sampled_from(["True", "False", "Unknown"])
 
 
-@given(st.dictionaries(st.sampled_from("ABC"), verdict), st.dictionaries(st.sampled_from("ABC"), verdict))
+@given(st.dictionaries(st.sampled_from("ABC"), values), st.dictionaries(st.sampled_from("ABC"), values))
 def test_a_transition_time_changes_exactly_when_the_status_does(before: dict[str, str], after: dict[str, str]) -> None:
-    def conditions(verdicts: dict[str, str]) -> dict[str, Any]:
-        return {"conditions": [{"type": kind, "status": value} for kind, value in verdicts.items()]}
+    def conditions(statuses: dict[str, str]) -> dict[str, Any]:
+        return {"conditions": [{"type": kind, "status": value} for kind, value in statuses.items()]}
 
-    there = with_transition_times(conditions(before), {}, "then")
-    written = with_transition_times(conditions(after), there, "now")
-    assert {one["type"]: one["lastTransitionTime"] for one in written["conditions"]} == {
+    current = with_transition_times(conditions(before), {}, "then")
+    written = with_transition_times(conditions(after), current, "now")
+    assert {condition["type"]: condition["lastTransitionTime"] for condition in written["conditions"]} == {
         kind: "then" if before.get(kind) == value else "now" for kind, value in after.items()
     }
 
@@ -90,10 +90,10 @@ statuses = st.dictionaries(st.sampled_from("abc"), json_values)
 
 
 @given(statuses, statuses)
-def test_the_patch_makes_of_any_status_the_wanted_one(wanted: dict[str, Any], current: dict[str, Any]) -> None:
-    assert merge_patched(current, difference(wanted, current)) == wanted
+def test_the_patch_turns_any_status_into_the_desired_one(desired: dict[str, Any], current: dict[str, Any]) -> None:
+    assert merge_patched(current, difference(desired, current)) == desired
 
 
 @given(statuses)
-def test_what_is_equal_needs_no_patch(current: dict[str, Any]) -> None:
+def test_equal_statuses_have_an_empty_patch(current: dict[str, Any]) -> None:
     assert difference(current, current) == {}

@@ -1,4 +1,4 @@
-"""Claims are read; their device status and Events are told, in nobody's way."""
+"""Claims are read; their device status and Events are written in the background."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -39,28 +39,28 @@ def writer(client: ApiClient) -> DeviceStatusWriter:
 
 
 def claim(server: FakeApi, name: str, *granted: CpuGrant) -> ClaimRef:
-    """A claim to which the scheduler has allocated what the agent grants."""
-    results = [{"request": one.request, **entry(one)} for one in granted]
+    """A claim whose allocation contains the devices of these grants."""
+    results = [{"request": device.request, **entry(device)} for device in granted]
     made = dra_objects.claim(name, dra_objects.request(count=max(len(granted), 1)))
     added = server.add("resourceclaims", made | {"status": {"allocation": {"devices": {"results": results}}}})
     return ClaimRef("default", name, added["metadata"]["uid"])
 
 
 def entry(granted: CpuGrant) -> dict[str, Any]:
-    """What tells a device of a claim from others."""
-    told = {"driver": "dra.cpu", "pool": granted.pool, "device": granted.device}
-    return told | ({} if granted.share_id is None else {"shareID": granted.share_id})
+    """The fields that identify a device of a claim."""
+    device = {"driver": "dra.cpu", "pool": granted.pool, "device": granted.device}
+    return device | ({} if granted.share_id is None else {"shareID": granted.share_id})
 
 
 def grant(cpus: str, share: str | None = None, device: str = "cpudevnuma000") -> CpuGrant:
     return CpuGrant("main", "n1", device, share, CpuSet.parse(cpus))
 
 
-def shown(server: FakeApi, name: str) -> Any:
+def device_statuses(server: FakeApi, name: str) -> Any:
     return server.get("resourceclaims", f"default/{name}")["status"].get("devices")
 
 
-async def test_a_claim_is_read_within_the_callers_time(server: FakeApi, client: ApiClient) -> None:
+async def test_a_claim_is_read_within_the_callers_timeout(server: FakeApi, client: ApiClient) -> None:
     ref = claim(server, "c")
     reader = ApiClaimReader(client, "n1")
     assert (await reader.read(ref, seconds=10))["metadata"]["uid"] == ref.uid
@@ -71,19 +71,19 @@ async def test_a_claim_is_read_within_the_callers_time(server: FakeApi, client: 
         await reader.read(ref, seconds=0.01)
 
 
-async def test_owners_see_the_cpus_of_each_device(server: FakeApi, writer: DeviceStatusWriter) -> None:
+async def test_the_status_of_a_claim_shows_the_cpus_of_each_device(server: FakeApi, writer: DeviceStatusWriter) -> None:
     shares, whole = [grant("2-3", uid(1)), grant("8", uid(2))], grant("5", device="cpudev005")
     shared, exclusive = claim(server, "shared", *shares), claim(server, "exclusive", whole)
     async with background(writer.run()):
         writer.set(shared, shares)
         writer.set(exclusive, [whole])
-        await server.until(lambda: shown(server, "exclusive"))
+        await server.until(lambda: device_statuses(server, "exclusive"))
     device = {"driver": "dra.cpu", "pool": "n1", "device": "cpudevnuma000"}
-    assert shown(server, "shared") == [
+    assert device_statuses(server, "shared") == [
         device | {"shareID": uid(1), "data": {"cpuset": "2-3"}},
         device | {"shareID": uid(2), "data": {"cpuset": "8"}},
     ]
-    assert shown(server, "exclusive") == [
+    assert device_statuses(server, "exclusive") == [
         {"driver": "dra.cpu", "pool": "n1", "device": "cpudev005", "data": {"cpuset": "5"}}
     ]
 
@@ -92,79 +92,78 @@ async def test_the_entries_of_other_drivers_stay(server: FakeApi, writer: Device
     ours = grant("2-3", uid(1))
     ref, theirs = claim(server, "c", ours), {"driver": "other", "pool": "n1", "device": "x"}
 
-    def prepare(one: dict[str, Any]) -> None:
-        one["status"]["allocation"]["devices"]["results"].append({"request": "main", **theirs})
-        one["status"]["devices"] = [theirs]
+    def prepare(stored: dict[str, Any]) -> None:
+        stored["status"]["allocation"]["devices"]["results"].append({"request": "main", **theirs})
+        stored["status"]["devices"] = [theirs]
 
     server.edit("resourceclaims", "default/c", prepare)
     async with background(writer.run()):
         writer.set(ref, [ours])
-        await server.until(lambda: len(shown(server, "c")) == 2)
-    assert theirs in shown(server, "c")
+        await server.until(lambda: len(device_statuses(server, "c")) == 2)
+    assert theirs in device_statuses(server, "c")
 
 
-async def test_a_passing_error_is_tried_again(server: FakeApi, writer: DeviceStatusWriter) -> None:
+async def test_a_write_is_retried_after_a_temporary_error(server: FakeApi, writer: DeviceStatusWriter) -> None:
     server.fail("PATCH", 503, times=3)
     async with background(writer.run()):
         writer.set(claim(server, "c", grant("2")), [grant("2")])
-        await server.until(lambda: shown(server, "c"))
+        await server.until(lambda: device_statuses(server, "c"))
 
 
 @pytest.mark.parametrize("code", [403, 404, 409, 422])
-async def test_what_cannot_succeed_is_dropped(server: FakeApi, writer: DeviceStatusWriter, code: int) -> None:
+async def test_a_write_that_cannot_succeed_is_dropped(server: FakeApi, writer: DeviceStatusWriter, code: int) -> None:
     server.fail("PATCH resourceclaims/first", code)
     async with background(writer.run()):
         writer.set(claim(server, "first", grant("2")), [grant("2")])
         writer.set(claim(server, "second", grant("3")), [grant("3")])
-        await server.until(lambda: shown(server, "second"))
+        await server.until(lambda: device_statuses(server, "second"))
         await server.settled()
     assert len(server.written()) == 2
 
 
-async def test_another_claim_of_the_same_name_is_not_touched(server: FakeApi, writer: DeviceStatusWriter) -> None:
+async def test_another_claim_of_the_same_name_is_not_changed(server: FakeApi, writer: DeviceStatusWriter) -> None:
     claim(server, "c", grant("2"))
     async with background(writer.run()):
         writer.set(ClaimRef("default", "c", "uid-of-a-former-claim"), [grant("2")])
         await server.until(server.written)
         await server.settled()
-    assert shown(server, "c") is None
+    assert device_statuses(server, "c") is None
 
 
-async def test_only_the_last_word_on_a_claim_is_written(server: FakeApi, writer: DeviceStatusWriter) -> None:
+async def test_only_the_latest_grants_of_a_claim_are_written(server: FakeApi, writer: DeviceStatusWriter) -> None:
     ref, unprepared = claim(server, "c", grant("3")), claim(server, "unprepared", grant("9"))
     writer.set(unprepared, [grant("9")])
     writer.set(ref, [grant("2")])
     writer.set(ref, [grant("3")])
     writer.forget(unprepared.uid)
     async with background(writer.run()):
-        await server.until(lambda: shown(server, "c"))
+        await server.until(lambda: device_statuses(server, "c"))
         await server.settled()
-    assert shown(server, "c")[0]["data"] == {"cpuset": "3"}
+    assert device_statuses(server, "c")[0]["data"] == {"cpuset": "3"}
     assert len(server.written()) == 1
 
 
-async def test_a_claim_in_trouble_does_not_hold_up_the_others(server: FakeApi, writer: DeviceStatusWriter) -> None:
-    server.fail("PATCH resourceclaims/troubled", 500, times=1_000_000)
+async def test_a_claim_whose_write_fails_does_not_delay_the_others(server: FakeApi, writer: DeviceStatusWriter) -> None:
+    server.fail("PATCH resourceclaims/failing", 500, times=1_000_000)
     async with background(writer.run()):
-        writer.set(claim(server, "troubled", grant("2")), [grant("2")])
+        writer.set(claim(server, "failing", grant("2")), [grant("2")])
         writer.set(claim(server, "c", grant("3")), [grant("3")])
-        await server.until(lambda: shown(server, "c"))
+        await server.until(lambda: device_statuses(server, "c"))
 
 
-def events(client: ApiClient) -> Events:
+def events_of_n1(client: ApiClient) -> Events:
     clock = datetime(2026, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
     return Events(client, "n1", "dracpu-agent", backoff=Backoff(0.01, 0.02), clock=lambda: clock)
 
 
-async def test_an_event_stands_beside_its_subject(server: FakeApi, client: ApiClient) -> None:
-    server.add("namespaces", {"metadata": {"name": "team"}})
-    told = events(client)
-    told.emit(Subject.claim("team", "c", "u1"), "Warning", "PrepareFailed", "Prepare", "no free CPUs")
-    async with background(told.run()):
+async def test_an_event_names_its_subject_reason_and_action(server: FakeApi, client: ApiClient) -> None:
+    events = events_of_n1(client)
+    events.emit(Subject.cpu_node("n1"), "Warning", "SettingsRefused", "Configure", "reservedCPUs 64: no such CPU")
+    async with background(events.run()):
         await server.until(lambda: server.all("events"))
     (event,) = server.all("events")
-    assert event["metadata"]["namespace"] == "team"
-    assert event["metadata"]["name"].startswith("c.")
+    assert event["metadata"]["namespace"] == "default"
+    assert event["metadata"]["name"].startswith("n1.")
     expected = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -172,64 +171,55 @@ async def test_an_event_stands_beside_its_subject(server: FakeApi, client: ApiCl
         "reportingController": "dracpu-agent",
         "reportingInstance": "n1",
         "type": "Warning",
-        "reason": "PrepareFailed",
-        "action": "Prepare",
-        "note": "no free CPUs",
-        "regarding": {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "name": "c",
-            "namespace": "team",
-            "uid": "u1",
-        },
+        "reason": "SettingsRefused",
+        "action": "Configure",
+        "note": "reservedCPUs 64: no such CPU",
+        "regarding": {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuNode", "name": "n1"},
     }
     assert expected.items() <= event.items()
 
 
-async def test_events_of_cluster_scoped_objects_stand_in_default_and_notes_are_cut(
-    server: FakeApi, client: ApiClient
-) -> None:
-    told = events(client)
-    told.emit(Subject.cpu_node("n" * 253), "Normal", "Applied", "Apply", "ü" * 2000)
-    async with background(told.run()):
+async def test_long_names_and_notes_of_events_are_truncated(server: FakeApi, client: ApiClient) -> None:
+    events = events_of_n1(client)
+    events.emit(Subject.cpu_node("n" * 253), "Normal", "Applied", "Apply", "ü" * 2000)
+    async with background(events.run()):
         await server.until(lambda: server.all("events"))
     (event,) = server.all("events")
-    assert event["metadata"]["namespace"] == "default"
     assert len(event["metadata"]["name"]) == 253
     assert event["note"] == "ü" * 512
 
 
-async def test_what_was_told_is_not_repeated(server: FakeApi, client: ApiClient) -> None:
-    told = events(client)
+async def test_a_repeated_event_is_sent_once(server: FakeApi, client: ApiClient) -> None:
+    events = events_of_n1(client)
     for _ in range(5):
-        told.emit(Subject.pod("default", "p", "u"), "Normal", "Pinned", "Create", "CPUs 2-3")
-    told.emit(Subject.pod("default", "last", "u"), "Normal", "Pinned", "Create", "CPUs 2-3")
-    async with background(told.run()):
-        await server.until(lambda: any(one["regarding"]["name"] == "last" for one in server.all("events")))
+        events.emit(Subject.cpu_node("n1"), "Normal", "Applied", "Apply", "x")
+    events.emit(Subject.cpu_node("n1"), "Normal", "Last", "Apply", "x")
+    async with background(events.run()):
+        await server.until(lambda: any(event["reason"] == "Last" for event in server.all("events")))
     assert len(server.all("events")) == 2
 
 
-async def test_a_passing_error_loses_no_event_and_a_lasting_one_loses_only_its_own(
+async def test_an_event_is_retried_after_temporary_errors_and_dropped_after_others(
     server: FakeApi, client: ApiClient
 ) -> None:
     server.fail("POST events", 503, times=2)
-    told = events(client)
-    async with background(told.run()):
-        told.emit(Subject.cpu_node("n1"), "Normal", "First", "Test", "x")
+    events = events_of_n1(client)
+    async with background(events.run()):
+        events.emit(Subject.cpu_node("n1"), "Normal", "First", "Test", "x")
         await server.until(lambda: len(server.all("events")) == 1)
         server.fail("POST events", 403)
         server.fail("POST events", 503, times=3)
         for reason in ("Refused", "Unsent", "Last"):
-            told.emit(Subject.cpu_node("n1"), "Normal", reason, "Test", "x")
+            events.emit(Subject.cpu_node("n1"), "Normal", reason, "Test", "x")
         await server.until(lambda: len(server.all("events")) == 2)
-    assert {one["reason"] for one in server.all("events")} == {"First", "Last"}
+    assert {event["reason"] for event in server.all("events")} == {"First", "Last"}
 
 
-async def test_a_flood_waits_for_nobody_and_is_cut_short(server: FakeApi, client: ApiClient) -> None:
-    told = Events(client, "n1", "dracpu-agent", limiter=EventLimiter(remembered=10_000))
+async def test_events_beyond_the_queues_size_are_dropped(server: FakeApi, client: ApiClient) -> None:
+    events = Events(client, "n1", "dracpu-agent", limiter=EventLimiter(remembered=10_000))
     for number in range(1_000):
-        told.emit(Subject.cpu_node(f"n{number}"), "Normal", "Flood", "Test", "x")
-    async with background(told.run()):
+        events.emit(Subject.cpu_node(f"n{number}"), "Normal", "Flood", "Test", "x")
+    async with background(events.run()):
         await server.until(lambda: len(server.requests) == 256)
         await server.settled()
     assert len(server.all("events")) == 256

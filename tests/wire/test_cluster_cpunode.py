@@ -1,4 +1,4 @@
-"""The own CpuNode: its spec is heard, its status is written as seldom as can be."""
+"""The node's CpuNode: changes of its spec are reported, and its status is written only when necessary."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,13 +19,12 @@ from dracpu_api.settings import encode_spec
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def told(revision: str) -> dict[str, Any]:
-    """What a CpuNode says to its agent."""
+def spec_of(revision: str) -> dict[str, Any]:
     return encode_spec(spec(revision=revision))
 
 
 def cpu_node(revision: str, name: str = "n1") -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": told(revision)}
+    return {"metadata": {"name": name}, "spec": spec_of(revision)}
 
 
 def status(ready: str = "True", *, phase: str = "Ready", **others: Any) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def status(ready: str = "True", *, phase: str = "Ready", **others: Any) -> dict[
 
 
 class Node:
-    """A node n1 with a watch and a writer."""
+    """The watch and the status writer of a node n1."""
 
     def __init__(self, server: FakeApi, client: ApiClient, interval: float) -> None:
         self.server = server
@@ -61,27 +60,27 @@ async def node(request: pytest.FixtureRequest) -> AsyncIterator[Node]:
         yield Node(server, client, request.param)
 
 
-seldom = pytest.mark.parametrize("node", [3600.0], indirect=True)  # only what is urgent is written
+urgent_only = pytest.mark.parametrize("node", [3600.0], indirect=True)  # the interval for other changes never ends
 
 
-async def test_the_spec_is_told_at_first_on_every_change_and_when_it_is_gone(node: Node) -> None:
+async def test_the_spec_is_reported_at_first_after_changes_and_after_a_deletion(node: Node) -> None:
     async with node.running():
-        assert await node.specs.get() == told("r1")
-        node.server.edit("cpunodes", "n1", lambda one: one["spec"].update(revision="r2"))
-        assert await node.specs.get() == told("r2")
+        assert await node.specs.get() == spec_of("r1")
+        node.server.edit("cpunodes", "n1", lambda stored: stored["spec"].update(revision="r2"))
+        assert await node.specs.get() == spec_of("r2")
         node.server.remove("cpunodes", "n1")
         assert await node.specs.get() is None
         node.server.add("cpunodes", cpu_node("r3"))
-        assert await node.specs.get() == told("r3")
+        assert await node.specs.get() == spec_of("r3")
 
 
-async def test_a_missing_cpu_node_is_told(node: Node) -> None:
+async def test_a_missing_cpu_node_is_reported(node: Node) -> None:
     node.server.remove("cpunodes", "n1")
     async with node.running():
         assert await node.specs.get() is None
 
 
-async def test_the_own_status_and_other_nodes_are_no_news(node: Node) -> None:
+async def test_changes_of_the_status_and_of_other_nodes_are_not_reported(node: Node) -> None:
     async with node.running():
         await node.specs.get()
         node.writer.set(status())
@@ -91,7 +90,7 @@ async def test_the_own_status_and_other_nodes_are_no_news(node: Node) -> None:
         assert node.specs.empty()
 
 
-async def test_the_status_is_written_once_and_not_again(node: Node) -> None:
+async def test_an_unchanged_status_is_written_once(node: Node) -> None:
     async with node.running():
         node.writer.set(status())
         await node.shows(phase="Ready")
@@ -101,7 +100,7 @@ async def test_the_status_is_written_once_and_not_again(node: Node) -> None:
     assert node.status["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
-async def test_a_restart_writes_nothing_that_stands_there(node: Node) -> None:
+async def test_an_unchanged_status_is_not_written_after_a_restart(node: Node) -> None:
     async with node.running():
         node.writer.set(status())
         await node.shows(phase="Ready")
@@ -113,7 +112,7 @@ async def test_a_restart_writes_nothing_that_stands_there(node: Node) -> None:
     assert len(node.server.written()) == 1
 
 
-async def test_what_is_not_urgent_is_gathered(node: Node) -> None:
+async def test_changes_that_are_not_urgent_are_written_together(node: Node) -> None:
     async with node.running():
         node.writer.set(status(claimsTotal=0))
         await node.shows(claimsTotal=0)
@@ -124,8 +123,8 @@ async def test_what_is_not_urgent_is_gathered(node: Node) -> None:
     assert len(node.server.written()) == 2
 
 
-@seldom
-async def test_what_is_urgent_does_not_wait(node: Node) -> None:
+@urgent_only
+async def test_an_urgent_change_is_written_at_once(node: Node) -> None:
     async with node.running():
         node.writer.set(status())
         await node.shows(phase="Ready")
@@ -138,8 +137,8 @@ async def test_what_is_urgent_does_not_wait(node: Node) -> None:
         assert node.status["conditions"][0]["lastTransitionTime"] == "2026-01-01T01:00:00Z"
 
 
-async def test_fields_no_longer_said_go_away_those_of_older_agents_too(node: Node) -> None:
-    node.server.edit("cpunodes", "n1", lambda one: one.update(status={"claimsTotal": 1}))
+async def test_fields_that_the_status_lacks_are_deleted(node: Node) -> None:
+    node.server.edit("cpunodes", "n1", lambda stored: stored.update(status={"claimsTotal": 1}))
     async with node.running():
         node.writer.set(status(agentVersion="1"))
         await node.shows(agentVersion="1")
@@ -149,28 +148,28 @@ async def test_fields_no_longer_said_go_away_those_of_older_agents_too(node: Nod
     assert node.status.keys() == status().keys()
 
 
-async def test_a_status_that_somebody_overwrites_is_put_right(node: Node) -> None:
+async def test_a_status_that_others_changed_is_restored(node: Node) -> None:
     async with node.running():
         node.writer.set(status())
         await node.shows(phase="Ready")
-        node.server.edit("cpunodes", "n1", lambda one: one["status"].update(phase="Failed"))
+        node.server.edit("cpunodes", "n1", lambda stored: stored["status"].update(phase="Failed"))
         await node.shows(phase="Ready")
 
 
-async def test_a_late_sight_of_the_former_status_is_no_change(node: Node) -> None:
+async def test_an_outdated_object_from_the_watch_is_ignored(node: Node) -> None:
     before = node.server.get("cpunodes", "n1")
     async with background(node.writer.run()):
         node.writer.observe(before)
         node.writer.set(status())
         await node.shows(phase="Ready")
-        await node.server.settled()  # the answer has arrived, too
+        await node.server.settled()  # until the answer has arrived, too
         node.writer.observe(before)
         await node.server.settled(quiet=0.1)
     assert len(node.server.written()) == 1
 
 
-@seldom
-async def test_a_cpu_node_made_anew_gets_its_status_at_once(node: Node) -> None:
+@urgent_only
+async def test_a_new_cpu_node_gets_its_status_at_once(node: Node) -> None:
     async with node.running():
         node.writer.set(status())
         await node.shows(phase="Ready")
@@ -179,7 +178,7 @@ async def test_a_cpu_node_made_anew_gets_its_status_at_once(node: Node) -> None:
         await node.shows(phase="Ready")
 
 
-async def test_fields_that_the_server_prunes_cause_no_loop(node: Node) -> None:
+async def test_fields_that_the_server_prunes_are_not_written_again(node: Node) -> None:
     async with node.running():
         node.writer.set(status(unknown=1))
         await node.shows(phase="Ready")
@@ -188,7 +187,7 @@ async def test_fields_that_the_server_prunes_cause_no_loop(node: Node) -> None:
     assert len(node.server.written()) == 1
 
 
-async def test_errors_are_outlived(node: Node) -> None:
+async def test_a_write_is_retried_after_errors(node: Node) -> None:
     node.server.fail("PATCH", 503, times=2)
     node.server.fail("PATCH", 422, times=1)
     node.server.fail("(GET|WATCH) cpunodes", 500, times=2)
@@ -198,15 +197,15 @@ async def test_errors_are_outlived(node: Node) -> None:
     assert len(node.server.written()) == 4
 
 
-async def test_a_change_that_comes_between_is_looked_at_first(node: Node) -> None:
+async def test_after_a_conflict_the_new_difference_is_written(node: Node) -> None:
     async with node.running():
         node.writer.set(status())
         await node.shows(phase="Ready")
         node.server.hold_watches()
-        node.server.edit("cpunodes", "n1", lambda one: one["status"].update(phase="Failed"))
+        node.server.edit("cpunodes", "n1", lambda stored: stored["status"].update(phase="Failed"))
         node.writer.set(status("False"))
         await node.server.until(lambda: len(node.server.written()) >= 2)
-        assert node.status["phase"] == "Failed"  # the conflict kept the patch out
+        assert node.status["phase"] == "Failed"  # the patch was a conflict
         node.server.release_watches()
         await node.server.until(lambda: node.status["conditions"][0]["status"] == "False")
         await node.shows(phase="Ready")

@@ -1,4 +1,4 @@
-"""The reflector keeps up whatever happens to its watch."""
+"""The reflector reports every change, whatever happens to its watch."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,30 +16,30 @@ from dracpu_api.resources import NODES
 
 
 class Mirror:
-    """What a reflector told, and a way to wait for it."""
+    """Records what a reflector reports, and waits for it."""
 
     def __init__(self, server: FakeApi, client: ApiClient) -> None:
         self.names: list[str] = []
-        self.told = 0
+        self.changes = 0
         self.errors: list[ApiError] = []
         self._changed = asyncio.Event()
         self.reflector = Reflector(
             client,
             NODES,
             field_selector="spec.unschedulable=false",
-            on_change=self._take,
+            on_change=self._record,
             on_error=self.errors.append,
             backoff=Backoff(0.01, 0.02),
         )
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _record(self, snapshot: Snapshot) -> None:
         self.names = sorted(snapshot.objects)
-        self.told += 1
+        self.changes += 1
         self._changed.set()
 
     async def shows(self, *names: str) -> None:
         async with asyncio.timeout(10):
-            while self.told == 0 or self.names != sorted(names):
+            while self.changes == 0 or self.names != sorted(names):
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -60,7 +60,7 @@ def add(server: FakeApi, name: str, **spec: bool) -> None:
     server.add("nodes", {"metadata": {"name": name}, "spec": spec})
 
 
-async def test_the_full_state_is_told_at_first_and_on_every_change(server: FakeApi, mirror: Mirror) -> None:
+async def test_all_objects_are_reported_at_first_and_after_every_change(server: FakeApi, mirror: Mirror) -> None:
     add(server, "n1")
     add(server, "cordoned", unschedulable=True)
     async with background(mirror.reflector.run()):
@@ -71,12 +71,12 @@ async def test_the_full_state_is_told_at_first_and_on_every_change(server: FakeA
         await mirror.shows("n2")
 
 
-async def test_an_empty_list_is_a_state_too(mirror: Mirror) -> None:
+async def test_an_empty_list_is_reported(mirror: Mirror) -> None:
     async with background(mirror.reflector.run()):
         await mirror.shows()
 
 
-async def test_what_happened_while_the_watch_was_expired_is_not_missed(server: FakeApi, mirror: Mirror) -> None:
+async def test_changes_before_an_expired_watch_are_not_missed(server: FakeApi, mirror: Mirror) -> None:
     add(server, "n1")
     async with background(mirror.reflector.run()):
         await mirror.shows("n1")
@@ -93,24 +93,24 @@ async def test_an_expired_watch_is_followed_by_a_list(server: FakeApi, mirror: M
     async with background(mirror.reflector.run()):
         await server.until(lambda: server.watching)
         server.expire_watches()
-        await server.until(lambda: [str(one) for one in server.requests].count("GET nodes") == 2)
+        await server.until(lambda: [str(request) for request in server.requests].count("GET nodes") == 2)
         await server.until(lambda: server.watching)
         add(server, "n1")
         await mirror.shows("n1")
 
 
-async def test_bookmarks_tell_nothing_and_move_the_revision(server: FakeApi, mirror: Mirror) -> None:
+async def test_a_bookmark_is_not_reported_as_a_change(server: FakeApi, mirror: Mirror) -> None:
     async with background(mirror.reflector.run()):
         await server.until(lambda: server.watching)
-        told = mirror.told
+        before = mirror.changes
         add(server, "cordoned", unschedulable=True)
         server.bookmark()
         add(server, "n1")
         await mirror.shows("n1")
-        assert mirror.told == told + 1
+        assert mirror.changes == before + 1
 
 
-async def test_errors_are_told_and_outlived(server: FakeApi, mirror: Mirror) -> None:
+async def test_errors_are_reported_and_retried(server: FakeApi, mirror: Mirror) -> None:
     server.fail("GET nodes", 403, times=2)
     server.fail("WATCH nodes", 500, times=2)
     add(server, "n1")

@@ -1,1 +1,1 @@
-"""The API server as the agent needs it: own slices, own CpuNode, claims and Events, over a thin HTTP client."""
+"""The agent's access to the API server: its slices, its CpuNode, claims and Events, over a thin HTTP client."""

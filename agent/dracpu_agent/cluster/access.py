@@ -1,6 +1,6 @@
-"""How to reach the API server: from inside a pod, or with a kubeconfig file.
+"""The access to the API server: from inside a pod, or with a kubeconfig file.
 
-Credentials never show in a repr, a log line or an error.
+Credentials never appear in a repr, a log line or an error.
 """
 
 import base64
@@ -21,42 +21,42 @@ _NOT_SUPPORTED: Final = ("exec", "auth-provider", "username", "password")
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """Where the API server is and who we are to it."""
+    """The API server's address and the agent's credentials."""
 
     server: str  # "https://10.96.0.1:443", without a slash at the end
     tls: ssl.SSLContext | None = field(default=None, repr=False)  # None: plain HTTP
-    server_name: str | None = None  # when the certificate names the server otherwise than its address
+    server_name: str | None = None  # the name in the server's certificate, if the address is another
     token: Callable[[], str] | None = field(default=None, repr=False)
 
 
 class TokenFile:
-    """A token that the kubelet replaces every hour or so; it is read again when the file changes."""
+    """Reads a token again when its file changes: the kubelet replaces it about every hour."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._version: tuple[int, int, int] | None = None
         self._token = ""
 
     def __call__(self) -> str:
-        # the file is on a tmpfs: looking at it costs microseconds, less than handing it to a thread
+        # the file is on a tmpfs: stat takes microseconds, less than using a thread
         try:
             stat = self._path.stat()
-            seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            if seen != self._seen:
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if version != self._version:
                 self._token = self._path.read_text().strip()
-                self._seen = seen
+                self._version = version
         except OSError as error:
             raise ClusterConfigError(f"cannot read the token {self._path}: {error.strerror}") from error
         return self._token
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, account: Path = SERVICE_ACCOUNT) -> ApiAccess:
-    """The access that Kubernetes gives to every pod with a ServiceAccount."""
+    """The access that Kubernetes provides to every pod with a ServiceAccount."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise ClusterConfigError("KUBERNETES_SERVICE_HOST is not set: outside of a pod, give --kubeconfig")
+        raise ClusterConfigError("KUBERNETES_SERVICE_HOST is not set: outside of a pod, use --kubeconfig")
     token = TokenFile(account / "token")
-    token()  # a missing token is found now, not at the first request
+    token()  # so that a missing token is reported now, not at the first request
     authority = account / "ca.crt"
     try:
         tls = _trust(authority.read_bytes(), source=authority)
@@ -67,8 +67,8 @@ def in_cluster(environ: Mapping[str, str] = os.environ, account: Path = SERVICE_
 
 
 def from_kubeconfig(path: Path) -> ApiAccess:
-    """The access of the current context of a kubeconfig file."""
-    import yaml  # noqa: PLC0415 - agents in pods never need it
+    """The access that the current context of a kubeconfig file describes."""
+    import yaml  # noqa: PLC0415 - not needed in a pod
 
     try:
         config = yaml.safe_load(path.read_text())
@@ -80,7 +80,7 @@ def from_kubeconfig(path: Path) -> ApiAccess:
 
 
 class _Kubeconfig:
-    """One kubeconfig file while it is read."""
+    """The content of a kubeconfig file."""
 
     def __init__(self, path: Path, config: object) -> None:
         self._path = path
@@ -97,7 +97,7 @@ class _Kubeconfig:
             raise self._error('"proxy-url" is not supported')
         server = str(cluster.get("server") or "").rstrip("/")
         if not server.startswith(("https://", "http://")):
-            raise self._error(f'the server "{server}" is no https:// or http:// address')
+            raise self._error(f'the server "{server}" is not an https:// or http:// address')
         tls = self._tls(cluster, user) if server.startswith("https://") else None
         return ApiAccess(server, tls=tls, server_name=cluster.get("tls-server-name"), token=self._token(user))
 
@@ -116,7 +116,7 @@ class _Kubeconfig:
     def _tls(self, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
         authority = self._material(cluster, "certificate-authority")
         context = _trust(authority, source=self._path)
-        if cluster.get("insecure-skip-tls-verify") is True:  # only when the file says so in so many words
+        if cluster.get("insecure-skip-tls-verify") is True:  # not for "true" or 1
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         certificate, key = self._material(user, "client-certificate"), self._material(user, "client-key")
@@ -125,7 +125,7 @@ class _Kubeconfig:
         return context
 
     def _material(self, section: Mapping[str, Any], name: str) -> bytes | None:
-        """What `<name>-data` holds, or the file that `<name>` names, relative to the kubeconfig."""
+        """The value of `<name>-data`, or the content of the file `<name>`, relative to the kubeconfig."""
         try:
             if section.get(f"{name}-data"):
                 return base64.b64decode(section[f"{name}-data"], validate=True)
@@ -136,7 +136,7 @@ class _Kubeconfig:
             raise self._error(f'cannot read "{name}": {error.strerror}') from error
 
     def _load_client_certificate(self, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-        # the ssl module takes client certificates from files only; the file is readable by us alone and is gone at once
+        # the ssl module reads client certificates only from files; this one is private, and deleted at once
         with tempfile.NamedTemporaryFile() as file:
             file.write(certificate + b"\n" + key)
             file.flush()
@@ -150,17 +150,17 @@ class _Kubeconfig:
 
 
 def _trust(authority: bytes | None, *, source: Path) -> ssl.SSLContext:
-    """A context that trusts the given authority (PEM), or the system's authorities when there is none."""
+    """A context that trusts the given authority (PEM), or without one the system's authorities."""
     try:
         context = ssl.create_default_context(cadata=None if authority is None else authority.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise ClusterConfigError(f"the certificate authority of {source} is not PEM") from error
-    # Python 3.13 made strict the default, which refuses authorities without a key usage extension: clusters have them
+    # Python 3.13: strict by default, which refuses authorities without a key usage extension, as many clusters have
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def _place(error: Exception) -> str:
-    """Where in the file, without the line itself, which may hold a credential."""
+    """The line's number, without its content, which may be a credential."""
     mark = getattr(error, "problem_mark", None)
     return f"line {mark.line + 1}" if mark is not None else "unreadable"

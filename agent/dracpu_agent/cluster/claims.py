@@ -1,4 +1,4 @@
-"""Reads ResourceClaims, and the PCIe roots of the other drivers' devices that a claim is aligned with."""
+"""Reads ResourceClaims, and the PCIe roots of other drivers' devices that a claim's CPUs should be close to."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -13,17 +13,17 @@ from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_api.errors import ApiError, NotFoundError
 from dracpu_api.resources import RESOURCE_CLAIMS, RESOURCE_SLICES, JsonObject
 
-NEIGHBOURS_SECONDS: Final = 2.0  # a preference is not worth more of the kubelet's 45 s
+NEIGHBOURS_SECONDS: Final = 2.0  # of the kubelet's 45 s, as alignment is only a preference
 
 log = structlog.get_logger("claims")
 
 
 class ClaimMissingError(ClaimError):
-    """The kubelet asks for a claim that the API server does not have."""
+    """The kubelet requests a claim that does not exist at the API server."""
 
 
 class ApiClaimReader:
-    """One node's view."""
+    """Reads claims for one node."""
 
     def __init__(self, api: ApiClient, node_name: str, neighbours_seconds: float = NEIGHBOURS_SECONDS) -> None:
         self._api = api
@@ -31,14 +31,14 @@ class ApiClaimReader:
         self._neighbours_seconds = neighbours_seconds
 
     async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
-        """The claim object."""
+        """The claim object; raises ClaimMissingError or NotReadyError."""
         claim = await self.read_if_there(ref, seconds)
         if claim is None:
             raise ClaimMissingError(f"claim {ref} does not exist any more: delete the pod that refers to it")
         return claim
 
     async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
-        """The claim object; None when there is none of that name."""
+        """The claim object, or None if there is no claim of that name; raises NotReadyError."""
         try:
             return await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace, seconds=seconds)
         except NotFoundError:
@@ -47,8 +47,8 @@ class ApiClaimReader:
             raise NotReadyError(f"claim {ref} cannot be read: {error}") from error
 
     async def roots_beside(self, claim: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
-        """Request -> the PCIe roots that it was matched on with devices of other drivers. What is not known in time is
-        left out: the CPUs are in the right device all the same."""
+        """For each request, the PCIe roots that it was matched on with devices of other drivers. Roots that cannot be
+        read in time are left out: the scheduler has already chosen a CPU device that fulfils the constraint."""
         alignments = alignments_of(claim)
         slices = await self._slices_of({other.driver for alignment in alignments for other in alignment.neighbours})
         roots: dict[str, list[frozenset[str]]] = {}
@@ -59,7 +59,7 @@ class ApiClaimReader:
         return {request: matched(found) for request, found in roots.items()}
 
     async def _slices_of(self, drivers: Collection[str]) -> Mapping[str, Sequence[JsonObject]]:
-        """Driver -> its slices on this node, as far as they can be read in the time that all of them have together."""
+        """The slices of each driver on this node, as far as they can be read within the common time limit."""
         slices: dict[str, Sequence[JsonObject]] = {}
         failure = ""
         try:
@@ -74,5 +74,5 @@ class ApiClaimReader:
         except TimeoutError:
             failure = f"no answer within {self._neighbours_seconds:g} s"
         if failure:
-            log.warning("PCIe roots of the claim's other devices not found, its CPUs may be far", error=failure)
+            log.warning("cannot read PCIe roots of the claim's other devices, its CPUs may not be close", error=failure)
         return slices

@@ -1,6 +1,7 @@
-"""A thin HTTP client of the API server: one method for each verb, typed errors, a timeout on everything.
+"""A thin client of the API server: a method for each verb, typed errors, and a timeout for every request.
 
-There is no rate limit on this side: the Go client's default costs claims 200 ms each, and the server protects itself.
+It does not limit the rate of requests: the Go client's default limit costs 200 ms per claim, and the server limits the
+rate itself.
 """
 
 import json
@@ -23,12 +24,12 @@ FIELD_MANAGER: Final = "dracpu-agent"
 
 _REQUEST_TIMEOUT: Final = 10.0
 _LIMITS: Final = Limits(
-    connections=16,  # each is a TLS handshake: beyond this, 60 claims in one call wait rather than shake hands
+    connections=16,  # each costs a TLS handshake: with 60 claims in one call, waiting is cheaper
     connect_seconds=5.0,
     idle_seconds=80.0,  # the API server closes idle connections after 90 s
 )
-_WATCH_SECONDS: Final = (300, 600)  # the server ends watches after this long, at random so that agents spread out
-_WATCH_SILENCE: Final = 90.0  # the server sends bookmarks every minute: longer silence is a dead connection
+_WATCH_SECONDS: Final = (300, 600)  # how long a watch lasts; random, so that the agents' watches spread out
+_WATCH_SILENCE: Final = 90.0  # the server sends a bookmark every minute: a longer silence means a dead connection
 
 _JSON: Final = "application/json"
 _METADATA_ONLY: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
@@ -36,14 +37,14 @@ _METADATA_ONLY: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One line of a watch. A bookmark's object carries nothing but a resourceVersion."""
+    """An event of a watch. A bookmark's object contains only a resourceVersion."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: JsonObject
 
 
 class ApiClient:
-    """One API server. Use it in `async with`, or `close` it."""
+    """A client of one API server. Use it in `async with`, or `close` it."""
 
     def __init__(
         self,
@@ -83,26 +84,26 @@ class ApiClient:
         metadata_only: bool = False,
         seconds: float | None = None,
     ) -> JsonObject:
-        """One object, within `seconds` (the client's request timeout when not given)."""
+        """Reads an object within `seconds` (default: the client's request timeout)."""
         accept = _METADATA_ONLY if metadata_only else _JSON
         path = resource.path(name, namespace=namespace)
         return await self._call("GET", path, f"get {resource.plural} {name}", accept=accept, seconds=seconds)
 
     async def list(self, resource: Resource, *, field_selector: str = "") -> JsonObject:
-        """The whole list at once: the agent asks only for the few objects of its own node."""
+        """Lists all matching objects without pages: the agent lists only the few objects of its own node."""
         query = {"fieldSelector": field_selector} if field_selector else {}
         return await self._call("GET", resource.path(), f"list {resource.plural}", query=query)
 
     async def create(
         self, resource: Resource, body: JsonObject, *, namespace: str = "", dry_run: bool = False
     ) -> JsonObject:
-        """A new object, as the server stored it (or would have)."""
+        """Creates an object, and returns it as the server stored it or, in a dry run, would store it."""
         query = {"dryRun": "All"} if dry_run else {}
         path = resource.path(namespace=namespace)
         return await self._call("POST", path, f"create {resource.plural}", query=query, body=body)
 
     async def replace(self, resource: Resource, body: JsonObject, *, namespace: str = "") -> JsonObject:
-        """Writes an object whole; metadata.resourceVersion, when set, must still be the current one."""
+        """Replaces an object; metadata.resourceVersion, if set, must be the current one."""
         name = body["metadata"]["name"]
         path = resource.path(name, namespace=namespace)
         return await self._call("PUT", path, f"update {resource.plural} {name}", body=body)
@@ -110,7 +111,7 @@ class ApiClient:
     async def merge_patch(
         self, resource: Resource, name: str, patch: JsonObject, *, namespace: str = "", subresource: str = ""
     ) -> JsonObject:
-        """Changes what the patch names; null deletes, lists are replaced whole."""
+        """Changes the fields in the patch; null deletes a field, lists are replaced as a whole."""
         path = resource.path(name, namespace=namespace, subresource=subresource)
         content_type = "application/merge-patch+json"
         return await self._call("PATCH", path, f"patch {resource.plural} {name}", body=patch, content_type=content_type)
@@ -118,7 +119,7 @@ class ApiClient:
     async def apply(
         self, resource: Resource, body: JsonObject, *, namespace: str = "", subresource: str = ""
     ) -> JsonObject:
-        """Server-side apply: what the body says is ours; what an earlier apply said and this one omits goes away."""
+        """Server-side apply: the agent owns the fields in the body; owned fields that the body omits are deleted."""
         name = body["metadata"]["name"]
         path = resource.path(name, namespace=namespace, subresource=subresource)
         return await self._call(
@@ -133,7 +134,7 @@ class ApiClient:
     async def delete(
         self, resource: Resource, name: str, *, namespace: str = "", uid: str = "", resource_version: str = ""
     ) -> None:
-        """Deletes an object, only when it is still the given one."""
+        """Deletes an object if it still has the given UID and resourceVersion."""
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions"} | {
             "preconditions": {field: value for field, value in preconditions.items() if value}
@@ -141,19 +142,12 @@ class ApiClient:
         path = resource.path(name, namespace=namespace)
         await self._call("DELETE", path, f"delete {resource.plural} {name}", body=body)
 
-    async def delete_collection(self, resource: Resource, *, field_selector: str) -> None:
-        """Deletes all objects that the selector names; an empty selector is refused here."""
-        if not field_selector:
-            raise ValueError("delete_collection without a selector would delete everybody's objects")
-        query = {"fieldSelector": field_selector}
-        await self._call("DELETE", resource.path(), f"delete all {resource.plural}", query=query)
-
     async def watch(
         self, resource: Resource, *, resource_version: int, field_selector: str = ""
     ) -> AsyncGenerator[WatchEvent, None]:
-        """What happens from a resourceVersion on, until the server ends the watch; ExpiredError when it is too old.
+        """Events after a resourceVersion, until the server ends the watch; ExpiredError if it is too old.
 
-        Iterate inside `contextlib.aclosing`, which closes the connection at once when the loop is left.
+        Iterate inside `contextlib.aclosing`, which closes the connection as soon as the loop is left.
         """
         what = f"watch {resource.plural}"
         query = {
@@ -166,7 +160,7 @@ class ApiClient:
         try:
             async with self._http.stream("GET", target, headers=headers, silence=self._watch_silence) as answer:
                 if answer.status >= 300:
-                    raise _refusal(answer.status, answer.headers, await answer.read(), what)
+                    raise _error(answer.status, answer.headers, await answer.read(), what)
                 lines = LineSplitter()
                 async for chunk in answer:
                     for line in lines.feed(chunk):
@@ -198,7 +192,7 @@ class ApiClient:
         except HttpError as error:
             raise _unavailable(error, what) from error
         if answer.status >= 300:
-            raise _refusal(answer.status, answer.headers, answer.body, what)
+            raise _error(answer.status, answer.headers, answer.body, what)
         return _decode(answer.body, what)
 
     def _headers(self, accept: str = _JSON) -> dict[str, str]:
@@ -209,13 +203,13 @@ class ApiClient:
 
 
 class LineSplitter:
-    """Bytes as they arrive -> complete lines, however long: an object may be larger than any reader's line limit."""
+    """Splits received bytes into lines of any length: an object may exceed the line limits of asyncio's readers."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, without their ends; empty lines are left out."""
+        """The lines that this chunk completes, without line ends and empty lines."""
         first, *others = chunk.split(b"\n")
         self._parts.append(first)
         if not others:
@@ -232,7 +226,7 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
 def _read(token: Callable[[], str]) -> str:
     try:
         return token()
-    except ClusterConfigError as error:  # at work this is a passing trouble, unlike at the start
+    except ClusterConfigError as error:  # temporary, unlike at the start of the agent
         raise UnavailableError(str(error), reason="TokenUnreadable") from error
 
 
@@ -242,7 +236,7 @@ def _watch_event(line: bytes, what: str) -> WatchEvent:
     if kind == "ERROR" and isinstance(subject, dict):
         raise api_error(int(subject.get("code") or 500), subject, what=what)
     if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK") or not isinstance(subject, dict):
-        raise UnavailableError(f"{what}: not understood: an event of type {kind!r}", reason="NotUnderstood")
+        raise UnavailableError(f"{what}: the server sent an event of unknown type {kind!r}", reason="NotUnderstood")
     return WatchEvent(kind, subject)
 
 
@@ -251,11 +245,11 @@ def _unavailable(error: HttpError, what: str) -> UnavailableError:
     return UnavailableError(f"{what}: {error}", reason=reason)
 
 
-def _refusal(status: int, headers: Mapping[str, str], payload: bytes, what: str) -> ApiError:
+def _error(status: int, headers: Mapping[str, str], payload: bytes, what: str) -> ApiError:
     try:
         body = json.loads(payload)
     except ValueError:
-        body = None  # a proxy's page says nothing that the status does not
+        body = None  # for example a proxy's HTML page
     wait = headers.get("retry-after", "")
     return api_error(status, body, what=what, retry_after=float(wait) if wait.isdecimal() else None)
 
@@ -266,5 +260,5 @@ def _decode(payload: bytes, what: str) -> JsonObject:
     except ValueError as error:
         raise UnavailableError(f"{what}: the answer is not JSON", reason="NotUnderstood") from error
     if not isinstance(decoded, dict):
-        raise UnavailableError(f"{what}: the answer is not an object", reason="NotUnderstood")
+        raise UnavailableError(f"{what}: the answer is not a JSON object", reason="NotUnderstood")
     return cast(JsonObject, decoded)

@@ -1,4 +1,4 @@
-"""The node's own CpuNode: its spec is read, its status is written, nothing else of it is touched."""
+"""The node's CpuNode: watches its spec and writes its status."""
 
 import asyncio
 import contextlib
@@ -19,8 +19,8 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class CpuNodeWatch:
-    """Calls `on_spec` with the CpuNode's spec (None: there is no CpuNode) at first and whenever it changes, and
-    `on_object` with the whole object whenever anything of it changes: the StatusWriter's `observe` belongs there."""
+    """Calls `on_spec` with the CpuNode's spec (None: there is no CpuNode) once and after each change of it, and
+    `on_object` with the object after any change, for `StatusWriter.observe`."""
 
     def __init__(
         self,
@@ -37,14 +37,18 @@ class CpuNodeWatch:
         self._known = False
         self._spec: JsonObject | None = None
         self._reflector = Reflector(
-            api, CPU_NODES, field_selector=f"metadata.name={node_name}", on_change=self._see, backoff=backoff
+            api,
+            CPU_NODES,
+            field_selector=f"metadata.name={node_name}",
+            on_change=self._on_change,
+            backoff=backoff,
         )
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Runs until cancelled."""
         await self._reflector.run()
 
-    def _see(self, snapshot: Snapshot) -> None:
+    def _on_change(self, snapshot: Snapshot) -> None:
         cpu_node = snapshot.objects.get(self._node_name)
         self._on_object(cpu_node)
         spec = None if cpu_node is None else cpu_node.get("spec") or {}
@@ -54,10 +58,9 @@ class CpuNodeWatch:
 
 
 class StatusWriter:
-    """Writes CpuNode/status, which belongs to the agent alone, by merge patch: only what differs goes over the
-    wire.
+    """Writes CpuNode/status by merge patches that contain only the differences.
 
-    Not by server-side apply: that is refused whole when an agent knows one field more than the cluster's CRD.
+    It does not use server-side apply, which is refused as a whole when the cluster's CRD lacks a field of this agent.
     """
 
     def __init__(
@@ -74,22 +77,22 @@ class StatusWriter:
         self._interval = interval
         self._backoff = backoff or Backoff(cap=60)
         self._clock = clock
-        self._wanted: Mapping[str, Any] | None = None
-        self._object: JsonObject | None = None  # the CpuNode as last seen or answered; None: there is none
+        self._desired: Mapping[str, Any] | None = None
+        self._object: JsonObject | None = None  # the latest CpuNode, watched or answered; None: there is none
         self._written: Written | None = None
         self._written_at: float | None = None
         self._wake = asyncio.Event()
         self._failing = False
 
     def set(self, status: Mapping[str, Any]) -> None:
-        """From now on this is the status; conditions come without lastTransitionTime."""
-        self._wanted = status
+        """Sets the status to write; conditions lack lastTransitionTime, which is added."""
+        self._desired = status
         self._wake.set()
 
     def observe(self, cpu_node: JsonObject | None) -> None:
-        """The CpuNode as the watch shows it."""
+        """Receives the CpuNode from the watch."""
         if cpu_node is None or self._object is None:
-            self._written = None  # what was written to a former object does not count
+            self._written = None  # it was written to a former object
         elif resource_version(cpu_node) < resource_version(self._object):
             return  # the watch lags behind the answer to our own write
         elif cpu_node["metadata"]["uid"] != self._object["metadata"]["uid"]:
@@ -98,7 +101,7 @@ class StatusWriter:
         self._wake.set()
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Runs until cancelled."""
         delay: float | None = None
         while True:
             with contextlib.suppress(TimeoutError):
@@ -111,37 +114,37 @@ class StatusWriter:
                 delay = self._due_in()
 
     def _due_in(self) -> float | None:
-        if self._wanted is None or self._object is None:
+        if self._desired is None or self._object is None:
             return None
         since = None if self._written_at is None else asyncio.get_running_loop().time() - self._written_at
         current = self._object.get("status") or {}
-        return due_in(self._wanted, current, self._written, since_write=since, interval=self._interval)
+        return due_in(self._desired, current, self._written, since_write=since, interval=self._interval)
 
     async def _write(self) -> None:
-        assert self._wanted is not None
+        assert self._desired is not None
         assert self._object is not None
-        wanted = self._wanted
+        desired = self._desired
         stamp = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
         current = self._object.get("status") or {}
         patch = {
-            # the patch is a difference: it fits only what it was taken from
+            # the patch is a difference: it is valid only for the object that it was computed from
             "metadata": {"resourceVersion": self._object["metadata"]["resourceVersion"]},
-            "status": difference(with_transition_times(wanted, current, stamp), current),
+            "status": difference(with_transition_times(desired, current, stamp), current),
         }
         try:
             answer = await self._api.merge_patch(CPU_NODES, self._node_name, patch, subresource="status")
         except NotFoundError:
-            self.observe(None)  # deleted; the watch tells when there is one again
+            self.observe(None)  # deleted; the watch reports a new one
         except ConflictError:
-            await asyncio.sleep(self._backoff.next())  # the watch is about to show what was changed
+            await asyncio.sleep(self._backoff.next())  # until the watch has shown the change
         except ApiError as error:
             if not self._failing:
-                log.warning("writing the status failed, trying again", node=self._node_name, error=error.message)
+                log.warning("cannot write the CpuNode's status, retrying", node=self._node_name, error=error.message)
             self._failing = True
             await asyncio.sleep(self._backoff.next(error))
         else:
             self._failing = False
             self._backoff.reset()
             self._written_at = asyncio.get_running_loop().time()
-            self._written = Written(wanted, answer.get("status") or {})
+            self._written = Written(desired, answer.get("status") or {})
             self.observe(answer)

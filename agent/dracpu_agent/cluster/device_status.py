@@ -1,4 +1,4 @@
-"""Shows the owner of a claim its CPUs: writes them into the status of the ResourceClaim."""
+"""Writes a claim's CPUs into the status of the ResourceClaim, for the claim's owner."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,31 +16,31 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class DeviceStatusWriter:
-    """Shows a claim's CPUs to its owner in status.devices[].data. Never on Prepare's path: `set` only notes it down.
+    """Writes claims' CPUs to status.devices[].data in the background: `set` only queues, so Prepare does not wait.
 
-    Server-side apply with the claim's UID, so that a claim made anew under the same name is not touched. What cannot
-    succeed (the claim is gone, deallocated, or permissions are missing) is dropped; no claim waits for it.
+    It uses server-side apply with the claim's UID, so that a new claim of the same name is not changed. A write that
+    cannot succeed (the claim was deleted or deallocated, or permissions are missing) is dropped.
     """
 
     def __init__(self, api: ApiClient, driver: str, *, backoff: Backoff | None = None) -> None:
         self._api = api
         self._driver = driver
         self._backoff = backoff or Backoff()
-        self._pending: dict[str, JsonObject] = {}  # claim UID -> what to apply; the oldest first
+        self._pending: dict[str, JsonObject] = {}  # claim UID -> the object to apply, the oldest first
         self._wake = asyncio.Event()
 
     def set(self, claim: ClaimRef, grants: Sequence[CpuGrant]) -> None:
-        """The claim was prepared with these grants; a later call replaces what is still unwritten."""
+        """Queues the grants of a prepared claim; replaces what is queued for the claim."""
         self._pending.pop(claim.uid, None)
         self._pending[claim.uid] = device_status(self._driver, claim, grants)
         self._wake.set()
 
     def forget(self, claim_uid: str) -> None:
-        """The claim was unprepared: nothing needs to be written any more."""
+        """Removes an unprepared claim from the queue."""
         self._pending.pop(claim_uid, None)
 
     async def run(self) -> NoReturn:
-        """Until cancelled; one write at a time, so that pods starting together find the API server free."""
+        """Runs until cancelled; writes one status at a time, so that reads of claims for other pods do not wait."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -54,21 +54,21 @@ class DeviceStatusWriter:
             await self._api.apply(RESOURCE_CLAIMS, body, namespace=metadata["namespace"], subresource="status")
         except UnavailableError as error:
             await asyncio.sleep(self._backoff.next(error))
-            if self._pending.get(uid) is body:  # others first: the trouble may be this claim's alone
+            if self._pending.get(uid) is body:  # to the end, as the error may concern only this claim
                 self._pending[uid] = self._pending.pop(uid)
             return
         except (NotFoundError, ConflictError):
-            pass  # the claim is gone, or another one has its name
+            pass  # the claim was deleted, or another one has its name
         except ApiError as error:
             claim = f"{metadata['namespace']}/{metadata['name']}"
-            log.warning("the claim's status does not show its CPUs", claim=claim, error=error.message)
+            log.warning("cannot write a claim's CPUs into its status", claim=claim, error=error.message)
         self._backoff.reset()
-        if self._pending.get(uid) is body:  # else it was replaced or forgotten meanwhile
+        if self._pending.get(uid) is body:  # unless it was replaced or forgotten meanwhile
             del self._pending[uid]
 
 
 def device_status(driver: str, claim: ClaimRef, grants: Sequence[CpuGrant]) -> JsonObject:
-    """What to apply to the claim's status; an entry is known by driver, pool, device and share."""
+    """The claim with the status to apply; driver, pool, device and share identify an entry."""
     return {
         "metadata": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
         "status": {

@@ -1,7 +1,7 @@
-"""What can go wrong between the agent and the API server, as types that callers can tell apart."""
+"""The error of a configuration with which the API server cannot be reached."""
 
 from dracpu_api.errors import DriverError
 
 
 class ClusterConfigError(DriverError):
-    """Nothing tells how to reach the API server, or what tells it is wrong or not supported."""
+    """The configuration for the access to the API server is missing, wrong or not supported."""

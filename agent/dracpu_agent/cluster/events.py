@@ -1,4 +1,4 @@
-"""Events for claims, pods and the CpuNode: told and forgotten, never in anybody's way."""
+"""Sends Events about the CpuNode in the background; no caller waits for them."""
 
 import asyncio
 import secrets
@@ -13,7 +13,7 @@ import structlog
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, UnavailableError
-from dracpu_api.resources import CPU_NODES, EVENTS, RESOURCE_CLAIMS, JsonObject
+from dracpu_api.resources import CPU_NODES, EVENTS, JsonObject
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -21,34 +21,23 @@ _QUEUE: Final = 256
 _ATTEMPTS: Final = 3
 _NOTE_BYTES: Final = 1024  # events.k8s.io/v1 refuses longer notes
 _NAME_LENGTH: Final = 253
+_NAMESPACE: Final = "default"  # Kubernetes: for Events about objects without a namespace
 
 Severity = Literal["Normal", "Warning"]
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an Event is about."""
+    """The cluster-scoped object that an Event is about."""
 
     api_version: str
     kind: str
     name: str
-    namespace: str = ""  # "": not in a namespace; its Events go to "default"
-    uid: str = ""
 
     @classmethod
-    def claim(cls, namespace: str, name: str, uid: str) -> "Subject":
-        """A ResourceClaim."""
-        return cls(RESOURCE_CLAIMS.api_version, RESOURCE_CLAIMS.kind, name, namespace, uid)
-
-    @classmethod
-    def pod(cls, namespace: str, name: str, uid: str) -> "Subject":
-        """A Pod."""
-        return cls("v1", "Pod", name, namespace, uid)
-
-    @classmethod
-    def cpu_node(cls, name: str, uid: str = "") -> "Subject":
-        """The node's CpuNode."""
-        return cls(CPU_NODES.api_version, CPU_NODES.kind, name, uid=uid)
+    def cpu_node(cls, name: str) -> "Subject":
+        """A node's CpuNode."""
+        return cls(CPU_NODES.api_version, CPU_NODES.kind, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +50,7 @@ class _Event:
 
 
 class EventLimiter:
-    """Which Events are worth sending: the same one every ten minutes, and of one subject not too many different ones.
+    """Suppresses an Event that repeats an earlier one within the period, and too many Events about one subject.
     Pure: the time is passed in."""
 
     def __init__(self, period: float = 600.0, per_subject: int = 20, remembered: int = 1024) -> None:
@@ -71,21 +60,21 @@ class EventLimiter:
         self._sent: OrderedDict[tuple[Subject, str, str], float] = OrderedDict()  # the oldest first
 
     def allows(self, subject: Subject, reason: str, note: str, now: float) -> bool:
-        """True, and remembered as sent, or False."""
+        """Whether to send the Event; if so, it is remembered as sent."""
         while self._sent and (
             next(iter(self._sent.values())) <= now - self._period or len(self._sent) >= self._remembered
         ):
             self._sent.popitem(last=False)
         if (subject, reason, note) in self._sent:
             return False
-        if sum(1 for known, _, _ in self._sent if known == subject) >= self._per_subject:
+        if sum(1 for sent_subject, _, _ in self._sent if sent_subject == subject) >= self._per_subject:
             return False
         self._sent[(subject, reason, note)] = now
         return True
 
 
 class Events:
-    """`emit` only queues; `run` sends. What cannot be sent is dropped with a line in the log."""
+    """`emit` queues Events, `run` sends them. An Event that cannot be sent is logged and dropped."""
 
     def __init__(
         self,
@@ -106,16 +95,16 @@ class Events:
         self._queue: asyncio.Queue[_Event] = asyncio.Queue(_QUEUE)
 
     def emit(self, subject: Subject, severity: Severity, reason: str, action: str, note: str) -> None:
-        """`reason` and `action` are CamelCase: what came of it and what was being done (PrepareFailed, Prepare)."""
+        """Queues an Event. `reason` and `action` are CamelCase: the outcome and the action (PrepareFailed, Prepare)."""
         if not self._limiter.allows(subject, reason, note, asyncio.get_running_loop().time()):
             return
         try:
             self._queue.put_nowait(_Event(subject, severity, reason, action, note))
         except asyncio.QueueFull:
-            log.warning("too many Events at once, one is dropped", reason=reason, subject=subject.name, note=note)
+            log.warning("Event dropped: the queue is full", reason=reason, subject=subject.name, note=note)
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             await self._send(await self._queue.get())
 
@@ -126,11 +115,11 @@ class Events:
                 await self._api.create(EVENTS, body, namespace=body["metadata"]["namespace"])
             except UnavailableError as error:
                 if attempt == _ATTEMPTS:
-                    log.warning("an Event was not sent", reason=event.reason, error=error.message)
+                    log.warning("cannot send Event", reason=event.reason, error=error.message)
                 else:
                     await asyncio.sleep(self._backoff.next(error))
             except ApiError as error:
-                log.warning("an Event was refused", reason=event.reason, error=error.message)
+                log.warning("the API server refused an Event", reason=event.reason, error=error.message)
                 return
             else:
                 self._backoff.reset()
@@ -138,18 +127,13 @@ class Events:
 
     def _render(self, event: _Event) -> JsonObject:
         subject = event.subject
-        regarding = {"apiVersion": subject.api_version, "kind": subject.kind, "name": subject.name}
-        if subject.namespace:
-            regarding["namespace"] = subject.namespace
-        if subject.uid:
-            regarding["uid"] = subject.uid
         suffix = f".{secrets.token_hex(8)}"
         return {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {
                 "name": subject.name[: _NAME_LENGTH - len(suffix)].rstrip(".-") + suffix,
-                "namespace": subject.namespace or "default",
+                "namespace": _NAMESPACE,
             },
             "eventTime": self._clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": self._component,
@@ -158,5 +142,5 @@ class Events:
             "reason": event.reason,
             "action": event.action,
             "note": event.note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
-            "regarding": regarding,
+            "regarding": {"apiVersion": subject.api_version, "kind": subject.kind, "name": subject.name},
         }

@@ -1,7 +1,8 @@
-"""When a CpuNode's status must be written, and with which transition times. Pure: the time is passed in.
+"""Decides when a CpuNode's status is written, and with which transition times. Pure: the time is passed in.
 
-5,000 agents write these: what stands there already is not written again, and what changes often (counts, claims,
-messages) is gathered. What people and the operator wait for (phase, applied revision, conditions) goes at once.
+5,000 agents write statuses, so an unchanged status is not written again, and frequent changes (counts, claims,
+messages) are written together. Changes that people and the operator wait for (phase, applied revision, conditions) are
+written at once.
 """
 
 from collections.abc import Mapping
@@ -15,61 +16,62 @@ _URGENT_FIELDS: Final = ("phase", "appliedRevision")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write and its answer; they differ where the server prunes or defaults fields."""
+    """A write and its answer, which differ if the server prunes or defaults fields."""
 
     sent: Mapping[str, Any]
     stored: Mapping[str, Any]
 
 
 def due_in(
-    wanted: Mapping[str, Any],
+    desired: Mapping[str, Any],
     current: Mapping[str, Any],
     written: Written | None,
     *,
     since_write: float | None,
     interval: float,
 ) -> float | None:
-    """Seconds until `wanted` must be written; None when it stands there already.
+    """Seconds until `desired` must be written; None if it need not be written.
 
-    `current` is what the server holds, `written` this process's last write of it, `since_write` how long ago that was.
+    `current` is the server's status, `written` this process's last write, `since_write` the seconds since that write.
     """
     if written is None:
-        settled, before = same(wanted, current), current
+        up_to_date, before = equivalent(desired, current), current
     else:
-        settled, before = same(wanted, written.sent) and same(current, written.stored), written.sent
-    if settled:
+        up_to_date = equivalent(desired, written.sent) and equivalent(current, written.stored)
+        before = written.sent
+    if up_to_date:
         return None
-    # compared with what was sent, not with what is there: whoever keeps changing our status gets no hasty answers
-    if since_write is None or is_urgent(wanted, before):
+    # urgency is relative to our last write, so that someone who keeps changing the status causes no flood of writes
+    if since_write is None or is_urgent(desired, before):
         return 0.0
     return max(0.0, interval - since_write)
 
 
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Equal but for the times and the order of the conditions."""
-    return _without_times(one) == _without_times(other)
+def equivalent(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two statuses are equal except for the times and the order of their conditions."""
+    return _without_times(first) == _without_times(second)
 
 
-def is_urgent(wanted: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """True when somebody waits for this change."""
-    if any(wanted.get(name) != before.get(name) for name in _URGENT_FIELDS):
+def is_urgent(desired: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether people or the operator wait for this change."""
+    if any(desired.get(name) != before.get(name) for name in _URGENT_FIELDS):
         return True
-    return _verdicts(wanted) != _verdicts(before)
+    return _states(desired) != _states(before)
 
 
-def with_transition_times(wanted: Mapping[str, Any], current: Mapping[str, Any], stamp: str) -> JsonObject:
-    """The status to write: a condition keeps its time as long as its status stays what it was."""
+def with_transition_times(desired: Mapping[str, Any], current: Mapping[str, Any], stamp: str) -> JsonObject:
+    """The status to write: a condition whose status is unchanged keeps its transition time."""
     known = {condition["type"]: condition for condition in current.get("conditions") or ()}
-    complete = dict(wanted)
-    if "conditions" in wanted:
-        complete["conditions"] = [_stamped(condition, known, stamp) for condition in wanted["conditions"]]
+    complete = dict(desired)
+    if "conditions" in desired:
+        complete["conditions"] = [_stamped(condition, known, stamp) for condition in desired["conditions"]]
     return complete
 
 
-def difference(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> JsonObject:
-    """The merge patch that makes `current` what is wanted: null takes a field away, lists are replaced whole."""
-    patch: JsonObject = {name: None for name in current if name not in wanted}
-    for name, value in wanted.items():
+def difference(desired: Mapping[str, Any], current: Mapping[str, Any]) -> JsonObject:
+    """The merge patch that turns `current` into `desired`: null deletes a field, lists are replaced as a whole."""
+    patch: JsonObject = {name: None for name in current if name not in desired}
+    for name, value in desired.items():
         there = current.get(name)
         if isinstance(value, Mapping) and isinstance(there, Mapping):
             if nested := difference(value, there):
@@ -93,5 +95,6 @@ def _without_times(status: Mapping[str, Any]) -> JsonObject:
     return {**status, "conditions": sorted(conditions, key=lambda condition: str(condition["type"]))}
 
 
-def _verdicts(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    return {one["type"]: (one["status"], one.get("reason", "")) for one in status.get("conditions") or ()}
+def _states(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    conditions = status.get("conditions") or ()
+    return {condition["type"]: (condition["status"], condition.get("reason", "")) for condition in conditions}

@@ -1,4 +1,4 @@
-"""Keeps up with a small set of objects: a list, then a watch, for ever."""
+"""Follows a small set of objects: lists them, then watches them."""
 
 import asyncio
 import contextlib
@@ -15,22 +15,22 @@ from dracpu_api.resources import JsonObject, Resource, resource_version
 
 log = structlog.stdlib.get_logger(__name__)
 
-_TOO_SHORT = 1.0  # seconds: a watch that ends sooner, and empty, is a server that does not watch
+_TOO_SHORT = 1.0  # seconds; if watches end sooner without an event, the server does not support them
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The objects as they all were at one revision."""
+    """All objects at one revision."""
 
     objects: Mapping[str, JsonObject]  # by name
     revision: int
 
 
 class Reflector:
-    """Calls `on_change` with the full state after the first list and after each change.
+    """Calls `on_change` with all objects after each list and after each change.
 
-    `on_change` is synchronous and quick: it takes the state and wakes whoever works with it. Errors of the API server
-    never leave `run`: they are logged when they begin and when they are over, told to `on_error` and waited out.
+    `on_change` must be quick: it should store the state and wake a task. After an error of the API server `run`
+    retries: it logs when errors begin and end, and passes each of them to `on_error`.
     """
 
     def __init__(
@@ -53,23 +53,23 @@ class Reflector:
         self._failing = False
 
     async def run(self) -> NoReturn:
-        """Until cancelled. After any error (410 included) the list is read anew: it heals whatever was missed."""
+        """Runs until cancelled. After any error, including 410, it lists again, so that no change is missed."""
         while True:
             try:
                 await self._list()
                 while True:
                     await self._watch()
             except ApiError as error:
-                self._report(error)
+                self._record_failure(error)
                 await asyncio.sleep(self._backoff.next(error))
 
     async def _list(self) -> None:
         answer = await self._api.list(self._resource, field_selector=self._selector)
         objects = {item["metadata"]["name"]: item for item in answer.get("items") or ()}
-        self._take(objects, resource_version(answer))
+        self._set(objects, resource_version(answer))
 
     async def _watch(self) -> None:
-        """One watch, from the revision known; it ends when the server has had enough of it."""
+        """Watches from the latest revision until the server ends the watch."""
         loop = asyncio.get_running_loop()
         began, silent = loop.time(), True
         events = self._api.watch(
@@ -78,14 +78,14 @@ class Reflector:
         async with contextlib.aclosing(events):
             async for event in events:
                 silent = False
-                self._well()
-                self._follow(event)
+                self._record_success()
+                self._apply(event)
         if silent and loop.time() - began < _TOO_SHORT:
             await asyncio.sleep(self._backoff.next())
         else:
-            self._well()
+            self._record_success()
 
-    def _follow(self, event: WatchEvent) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         revision = resource_version(event.object)
         if event.type == "BOOKMARK":
             self._snapshot = Snapshot(self._snapshot.objects, revision)
@@ -95,20 +95,20 @@ class Reflector:
             objects.pop(event.object["metadata"]["name"], None)
         else:
             objects[event.object["metadata"]["name"]] = event.object
-        self._take(objects, revision)
+        self._set(objects, revision)
 
-    def _take(self, objects: Mapping[str, JsonObject], revision: int) -> None:
+    def _set(self, objects: Mapping[str, JsonObject], revision: int) -> None:
         self._snapshot = Snapshot(objects, revision)
         self._on_change(self._snapshot)
 
-    def _report(self, error: ApiError) -> None:
+    def _record_failure(self, error: ApiError) -> None:
         if not self._failing:
-            log.warning("watching failed, trying again", resource=self._resource.plural, error=error.message)
+            log.warning("cannot watch, retrying", resource=self._resource.plural, error=error.message)
         self._failing = True
         self._on_error(error)
 
-    def _well(self) -> None:
+    def _record_success(self) -> None:
         self._backoff.reset()
         if self._failing:
-            log.info("watching again", resource=self._resource.plural)
+            log.info("watching again after errors", resource=self._resource.plural)
         self._failing = False

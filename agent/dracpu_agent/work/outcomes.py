@@ -58,7 +58,7 @@ class Outcomes:
         """The kubelet has registered the driver, or has refused it."""
         self._metrics.set_kubelet_registered(status.registered)
         if status.registered:
-            slices.poke()  # kubelet: deletes all slices of the node when it starts
+            slices.check_now()  # kubelet: deletes all slices of the node when it starts
         else:
             log.error("the kubelet refused the driver", error=status.error)
         self._changes.report()

@@ -1,1 +1,1 @@
-"""The node's ResourceSlices: what to write, when, and whether the API server stored it."""
+"""The node's ResourceSlices: plans the writes, paces them, and checks what the API server stored."""

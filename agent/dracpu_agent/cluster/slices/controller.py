@@ -1,22 +1,19 @@
-"""Keeps the node's ResourceSlices as they are wanted, whoever changes them.
+"""Keeps the node's ResourceSlices in the desired state, whoever changes them.
 
-The kubelet deletes all slices of a node when it starts and when a driver was away for 30 s, so what is deleted is
-published again at once; only what is deleted again and again comes back ever more slowly.
+The kubelet deletes all slices of a node when it starts and when a driver was away for 30 s, so a deleted slice is
+published again at once. Slices that are deleted again and again are published again after growing delays.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import structlog
 
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.slices.answer import dropped
 from dracpu_agent.cluster.slices.plan import (
-    DEVICES_PER_SLICE,
-    Adoption,
     CreateSlice,
     DeleteSlice,
     Operation,
@@ -24,61 +21,51 @@ from dracpu_agent.cluster.slices.plan import (
     ReplaceSlice,
     current,
     devices_of,
-    plain,
     plan,
     plan_withdrawal,
-    slice_of,
 )
-from dracpu_agent.cluster.slices.render import render_device, without_lists
-from dracpu_agent.cluster.slices.repair_pace import Pace
+from dracpu_agent.cluster.slices.render import render_device
+from dracpu_agent.cluster.slices.repair_pace import RepairPace
+from dracpu_agent.cluster.slices.server_support import MeaningLostError, ServerSupport
 from dracpu_agent.cluster.slices.view import SliceView
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 from dracpu_agent.devices.device import Device
 from dracpu_api.backoff import Backoff
-from dracpu_api.errors import ApiError, ConflictError, InvalidError, NotFoundError
+from dracpu_api.errors import ApiError, ConflictError, NotFoundError
 from dracpu_api.resources import NODES, RESOURCE_SLICES, JsonObject
 
 log = structlog.stdlib.get_logger(__name__)
 
-_LISTS_REFUSED: Final = (
-    "the API server refuses attributes that are lists, so devices are published without their PCIe roots: enable the "
-    "feature gate DRAListTypeAttributes in the API server and the scheduler, or set exposePCIeRoots: false in the "
-    "CpuDriverConfig"
-)
-_QUIET_CONFLICTS = 3  # that somebody else wrote first is everyday life; more in a row is worth telling
+_QUIET_CONFLICTS = 3  # conflicts in a row that are normal, as others write too; more are reported
 
 
 @dataclass(frozen=True, slots=True)
 class SlicesState:
-    """For the condition SlicesPublished."""
+    """The state that the condition SlicesPublished shows."""
 
-    published: bool  # what stands at the API server is what is wanted
+    published: bool  # the slices at the API server are the desired ones
     generation: int
     devices: int
     slices: int
-    error: str | None  # may be set when published, too: fields that do not change a device's meaning were dropped
+    error: str | None  # may be set although published: fields that do not change a device's meaning were dropped
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SliceTiming:
-    """Seconds."""
+    """Delays in seconds."""
 
-    debounce: float = 0.1  # changes that come together are written together
+    debounce: float = 0.1  # changes within this time are written together
     repair_first: float = 0.5
     repair_cap: float = 30.0
-    calm: float = 60.0  # without a repair for so long: the next one is prompt again
-    recheck: float = 600.0  # what the API server refuses is tried again: its feature gates may have changed
+    calm: float = 60.0  # after this time without a repair the next one is prompt again
+    recheck: float = 600.0  # until the API server is asked again for what it refused
     retry_first: float = 0.5
     retry_cap: float = 30.0
 
 
-class _MeaningLostError(Exception):
-    """The API server stored devices that mean something else; they must go."""
-
-
 class SliceController:
-    """One driver's pool on one node. `publish`, `withdraw` and `poke` only say what is wanted; `run` does it."""
+    """One driver's pool on one node. `publish` and `withdraw` set the desired state; `run` brings it about."""
 
     def __init__(
         self,
@@ -94,28 +81,22 @@ class SliceController:
         self._on_state = on_state
         self._timing = timing
         self._state = SlicesState(False, 0, 0, 0, "nothing is published yet", "Waiting")
-        self._reported = False  # the state was reported for the devices that are wanted now
+        self._reported = False  # whether a state was reported since the desired devices were set
         self._view: SliceView | None = None  # None: not listed yet
-        self._wanted: tuple[JsonObject, ...] | None = None
-        self._instructed = False  # before that, slices of an earlier run stay as they are
-        self._told = False
+        self._desired: tuple[JsonObject, ...] | None = None  # None: no slices
+        self._desired_set = False  # until then slices of an earlier run stay unchanged
+        self._at_once = False
         self._wake = asyncio.Event()
-        self._pace = Pace(first=timing.repair_first, cap=timing.repair_cap, calm=timing.calm)
-        self._retry = Backoff(timing.retry_first, timing.retry_cap)
+        self._pace = RepairPace(first=timing.repair_first, cap=timing.repair_cap, calm=timing.calm)
+        self._backoff = Backoff(timing.retry_first, timing.retry_cap)
         self._failures = 0
-        self._adopted: list[Adoption] = []
-        self._remark: str | None = None  # what was dropped, harmlessly
-        self._sharing_works = False  # seen with this API server; the same for the next two
-        self._lists_work = False
-        self._lists_refused = False
-        self._refused: str | None = None  # why the wanted devices must not be published
-        self._refused_until = 0.0  # the same for lists
+        self._support = ServerSupport(api, node_name, timing.recheck)
         self._reflector = Reflector(
             api,
             RESOURCE_SLICES,
             field_selector=f"spec.nodeName={node_name},spec.driver={driver}",
-            on_change=self._see,
-            on_error=self._cannot_see,
+            on_change=self._slices_changed,
+            on_error=self._watch_failed,
             backoff=Backoff(timing.retry_first, timing.retry_cap),
         )
 
@@ -126,200 +107,147 @@ class SliceController:
 
     @property
     def published(self) -> bool:
-        """True when the devices that were passed to `publish` last are in force at the API server."""
+        """Whether the devices that were passed to `publish` last are published."""
         return self._reported and self._state.published
 
     def publish(self, devices: Sequence[Device]) -> None:
-        """From now on these devices are wanted; none: an empty slice. A state is reported when they have changed."""
-        wanted = tuple(render_device(device) for device in devices)
-        if not self._instructed or wanted != self._wanted:
-            self._want(wanted)
+        """Sets the devices to publish; without devices there is an empty slice. A change is reported."""
+        desired = tuple(render_device(device) for device in devices)
+        if not self._desired_set or desired != self._desired:
+            self._set_desired(desired)
 
     def withdraw(self) -> None:
-        """From now on no slices are wanted."""
-        if not self._instructed or self._wanted is not None:
-            self._want(None)
+        """Deletes all slices."""
+        if not self._desired_set or self._desired is not None:
+            self._set_desired(None)
 
-    def poke(self) -> None:
-        """The kubelet (re)registered the driver, or something else calls for a look without any delay."""
-        self._told = True
+    def check_now(self) -> None:
+        """Compares the slices with the desired state without any delay, for example after a registration."""
+        self._at_once = True
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled; what is published then stays."""
+        """Runs until cancelled; published slices stay."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name="watch-slices")
-            tasks.create_task(self._work(), name="publish-slices")
+            tasks.create_task(self._reconcile_forever(), name="publish-slices")
 
-    def _want(self, wanted: tuple[JsonObject, ...] | None) -> None:
-        self._wanted = wanted
-        self._instructed = True
-        self._reported = False  # the next state is reported, even when it equals the last one
-        self._adopted.clear()
-        self._remark = None
-        self.poke()
+    def _set_desired(self, desired: tuple[JsonObject, ...] | None) -> None:
+        self._desired = desired
+        self._desired_set = True
+        self._reported = False  # so that the next state is reported even if it equals the last one
+        self._support.forget_losses()
+        self.check_now()
 
-    def _see(self, snapshot: Snapshot) -> None:
+    def _slices_changed(self, snapshot: Snapshot) -> None:
         if self._view is None:
             self._view = SliceView()
-        self._view.see(snapshot.objects, snapshot.revision)
+        self._view.replace(snapshot.objects, snapshot.revision)
         self._wake.set()
 
-    def _cannot_see(self, error: ApiError) -> None:
-        if self._view is None:  # later the slices stand as they were, and a lost watch is not worth an alarm
+    def _watch_failed(self, error: ApiError) -> None:
+        if self._view is None:  # later the slices are probably unchanged, so that a lost watch is not reported
             self._report(None, published=False, reason=error.reason, error=error.message)
 
-    async def _work(self) -> NoReturn:
-        patience: float | None = None  # seconds until the next look, when nothing calls for an earlier one
+    async def _reconcile_forever(self) -> NoReturn:
+        delay: float | None = None  # seconds until the next check, unless something changes before
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(delay):
                     await self._wake.wait()
             await asyncio.sleep(self._timing.debounce)
             self._wake.clear()
-            if self._told:
-                self._told = False
-                self._try_all_again()
-                self._pace.told()
-                self._retry.reset()
-            if self._instructed and self._view is not None:
-                patience = await self._look(self._view)
+            if self._at_once:
+                self._at_once = False
+                self._support.forget_refusals()
+                self._pace.reset()
+                self._backoff.reset()
+            if self._desired_set and self._view is not None:
+                delay = await self._reconcile(self._view)
 
-    async def _look(self, view: SliceView) -> float | None:
-        """Compares and writes; answers the seconds until the next look. Only a look that finds nothing to do says
-        that the slices are published."""
+    async def _reconcile(self, view: SliceView) -> float | None:
+        """Compares and writes; returns the seconds until the next check. The slices are reported as published only by
+        a check that finds nothing to write."""
         now = asyncio.get_running_loop().time()
-        if now >= self._refused_until:
-            self._try_all_again()
+        self._support.forget_old_refusals(now)
         if not self._plan(view):
-            return self._settled(view)
-        if wait := self._pace.wait(now):
-            return wait
+            return self._report_up_to_date(view)
+        if delay := self._pace.delay(now):
+            return delay
         try:
-            await self._look_up_node()
-            await self._rehearse_lists(now)
-            await self._rehearse()
+            await self._read_node_uid()
+            await self._support.verify(self._pool, self._desired or (), now)
             for operation in self._plan(view):
-                await self._carry_out(operation, view)
-        except _MeaningLostError as lost:
-            self._refuse(str(lost), now)
+                await self._execute(operation, view)
+        except MeaningLostError as lost:
+            self._stop_publishing(str(lost), now)
         except ApiError as error:
-            return self._failed(error, now)
+            return self._report_failure(error, now)
         else:
-            self._pace.wrote(now)
-            self._retry.reset()
+            self._pace.record_write(now)
+            self._backoff.reset()
             self._failures = 0
         return 0
 
     def _plan(self, view: SliceView) -> list[Operation]:
-        if self._wanted is None:
+        if self._desired is None:
             return plan_withdrawal(self._pool, view.slices())
-        return plan(self._pool, self._publishable(), view.slices(), self._adopted)
+        return plan(self._pool, self._support.publishable(self._desired), view.slices(), self._support.adopted)
 
-    def _publishable(self) -> tuple[JsonObject, ...]:
-        if self._wanted is None or self._refused is not None:
-            return ()
-        return without_lists(self._wanted) if self._lists_refused else self._wanted
-
-    def _try_all_again(self) -> None:
-        self._refused = None
-        self._lists_refused = False
-
-    async def _look_up_node(self) -> None:
-        """Before every write: a node may be deleted and made again, and slices of the former one are collected."""
+    async def _read_node_uid(self) -> None:
+        """Before every write: the node may have been created anew, and the old node's slices are garbage-collected."""
         node = await self._api.get(NODES, self._pool.node_name, metadata_only=True)
         self._pool = replace(self._pool, node_uid=node["metadata"]["uid"])
 
-    async def _rehearse_lists(self, now: float) -> None:
-        """Asks the server whether it takes lists: it refuses a whole slice for one of them, and devices without their
-        PCIe roots are better than none."""
-        lists = [device for device in self._publishable() if without_lists([device]) != (device,)]
-        if not lists or self._lists_work:
-            return
-        try:
-            await self._api.create(RESOURCE_SLICES, slice_of(self._pool, lists[:1]), dry_run=True)
-            self._lists_work = True
-        except InvalidError as error:
-            log.warning("devices are published without lists", node=self._pool.node_name, error=error.message)
-            self._lists_refused = True
-            self._refused_until = now + self._timing.recheck
-
-    async def _rehearse(self) -> None:
-        """Has the server show what it would store, before the first shared devices can be seen by a scheduler."""
-        shared = [device for device in self._publishable() if device.get("allowMultipleAllocations")]
-        if not shared or self._sharing_works:
-            return
-        rehearsed = slice_of(self._pool, shared[:DEVICES_PER_SLICE])
-        answer = await self._api.create(RESOURCE_SLICES, rehearsed, dry_run=True)
-        difference = dropped(devices_of(rehearsed), devices_of(answer))
-        if difference is not None and difference.changes_meaning:
-            raise _MeaningLostError(difference.message)
-        self._sharing_works = True
-
-    async def _carry_out(self, operation: Operation, view: SliceView) -> None:
+    async def _execute(self, operation: Operation, view: SliceView) -> None:
         match operation:
             case DeleteSlice(name, uid, resource_version):
-                with contextlib.suppress(NotFoundError):  # as good as deleted
+                with contextlib.suppress(NotFoundError):  # already deleted
                     await self._api.delete(RESOURCE_SLICES, name, uid=uid, resource_version=resource_version)
-                view.deleted(uid)
+                view.record_deletion(uid)
             case ReplaceSlice(body):
                 try:
-                    self._take(body, await self._api.replace(RESOURCE_SLICES, body), view)
+                    self._record_answer(body, await self._api.replace(RESOURCE_SLICES, body), view)
                 except NotFoundError:
-                    view.deleted(body["metadata"]["uid"])  # the next look creates it anew
+                    view.record_deletion(body["metadata"]["uid"])  # the next check creates it again
             case CreateSlice(body):
-                self._take(body, await self._api.create(RESOURCE_SLICES, body), view)
+                self._record_answer(body, await self._api.create(RESOURCE_SLICES, body), view)
 
-    def _take(self, sent: JsonObject, answer: JsonObject, view: SliceView) -> None:
-        """Believes the answer, not the wish: what the server stores is what schedulers see."""
-        view.wrote(answer)
-        difference = dropped(devices_of(sent), devices_of(answer))
-        if difference is None:
-            return
-        if difference.changes_meaning:
-            raise _MeaningLostError(difference.message)
-        self._adopted.append(Adoption(plain(devices_of(sent)), plain(devices_of(answer))))
-        if difference.message != self._remark:
-            self._remark = difference.message
-            log.warning("devices are published incompletely", node=self._pool.node_name, error=self._remark)
+    def _record_answer(self, sent: JsonObject, answer: JsonObject, view: SliceView) -> None:
+        view.record_write(answer)
+        self._support.compare(sent, answer)
 
-    def _refuse(self, why: str, now: float) -> None:
-        if not self._reported or self._state.error != why:
-            log.error("devices are not published", node=self._pool.node_name, error=why)
-        self._refused = why
-        self._refused_until = now + self._timing.recheck
-        self._sharing_works = False
+    def _stop_publishing(self, reason: str, now: float) -> None:
+        if not self._reported or self._state.error != reason:
+            log.error("devices are not published", node=self._pool.node_name, error=reason)
+        self._support.refuse(reason, now)
 
-    def _settled(self, view: SliceView) -> float | None:
-        if self._wanted is None:
+    def _report_up_to_date(self, view: SliceView) -> float | None:
+        if self._desired is None:
             self._report(view, published=False, reason="Withdrawn")
-        elif self._refused is not None:
-            self._report(view, published=False, reason="FeatureGateDisabled", error=self._refused)
+        elif self._support.refusal is not None:
+            self._report(view, published=False, reason="FeatureGateDisabled", error=self._support.refusal)
             return self._timing.recheck
-        elif self._remark is not None or self._lists_refused:
-            told = "; ".join(filter(None, (self._remark, _LISTS_REFUSED if self._lists_refused else None)))
-            self._report(view, published=True, reason="FieldsDropped", error=told)
-            return self._timing.recheck if self._lists_refused else None
+        elif self._support.loss:
+            self._report(view, published=True, reason="FieldsDropped", error=self._support.loss)
+            return self._timing.recheck if self._support.lists_refused else None
         else:
             self._report(view, published=True, reason="Published")
         return None
 
-    def _failed(self, error: ApiError, now: float) -> float:
+    def _report_failure(self, error: ApiError, now: float) -> float:
         self._failures += 1
         if not isinstance(error, ConflictError) or self._failures > _QUIET_CONFLICTS:
             if not self._reported or self._state.error != error.message:
-                log.warning("publishing failed, trying again", node=self._pool.node_name, error=error.message)
+                log.warning("cannot publish devices, retrying", node=self._pool.node_name, error=error.message)
             self._report(self._view, published=False, reason=error.reason, error=error.message)
-        # what is refused as invalid will be refused again: only another server version or gate changes that
-        final = isinstance(error, InvalidError) and not self._lists_work  # else lists may be what is refused by now
-        self._lists_work = False
-        delay = self._timing.recheck if final else self._retry.next(error)
+        delay = self._timing.recheck if self._support.is_final(error) else self._backoff.next(error)
         self._pace.hold(now, delay)
         return delay
 
     def _report(self, view: SliceView | None, *, published: bool, reason: str, error: str | None = None) -> None:
         generation, slices = current(view.slices() if view is not None else ())
-        devices = sum(len(devices_of(one)) for one in slices)
+        devices = sum(len(devices_of(resource_slice)) for resource_slice in slices)
         state = SlicesState(published, generation, devices, len(slices), error, reason)
         if not self._reported or state != self._state:
             self._state, self._reported = state, True

@@ -1,16 +1,15 @@
-"""What must be written so that a pool's slices become the ones that are wanted. Pure.
+"""Plans the writes that turn a pool's existing slices into the desired ones. Pure.
 
-The rules are those of the Go driver helper, so that the two may follow each other on a node:
+The rules are those of the Go driver helper, so that either driver can replace the other on a node:
 
-- The highest generation counts, and only when all its slices are there. One slice changed: it is rewritten in its
-  generation, which readers see as one step. More than that: all are rewritten in the next generation, so that nobody
-  takes a mixture of old and new for a complete pool.
-- First deletions, then updates, then creations.
-- A slice is known by the index that its name begins with. The scheduler tries slices by name: the index keeps devices
-  in their order.
+- The highest generation counts, and only when all its slices exist. If one slice changes, it is rewritten in its
+  generation, which readers see as one step. If more change, all are rewritten in the next generation, so that no reader
+  takes a mixture of old and new slices for a complete pool.
+- Deletions come first, then updates, then creations.
+- A slice is identified by the index that its name begins with. The scheduler tries slices in the order of their names,
+  so the index keeps the devices in order.
 
-Planning again after any interruption leads to the same end, because a plan follows from what stands there, not from
-what was done before.
+Planning again after any interruption leads to the same result, because a plan depends only on the existing slices.
 """
 
 import re
@@ -20,18 +19,18 @@ from typing import Final
 
 from dracpu_api.resources import RESOURCE_SLICES, JsonObject
 
-DEVICES_PER_SLICE: Final = 64  # 128 are allowed until one of them carries a taint, which every device may some day
+DEVICES_PER_SLICE: Final = 64  # Kubernetes: 128 without taints, 64 with; any device may get a taint
 
 _INDEX: Final = re.compile(r"([0-9a-f]{5,})-")
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One driver's devices on one node."""
+    """One driver's pool on one node."""
 
     driver: str
     node_name: str
-    node_uid: str  # "" as long as it is not known
+    node_uid: str  # "" until it is known
 
     @property
     def name(self) -> str:
@@ -41,7 +40,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSlice:
-    """Only when the slice is still the one that was seen."""
+    """Deletes a slice if it has not changed since it was read."""
 
     name: str
     uid: str
@@ -50,21 +49,21 @@ class DeleteSlice:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceSlice:
-    """Only when the slice is still the one that was seen (metadata.resourceVersion)."""
+    """Replaces a slice if it has not changed since it was read (metadata.resourceVersion)."""
 
     body: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class CreateSlice:
-    """A slice that gets its name from the server."""
+    """Creates a slice, whose name the server generates."""
 
     body: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """Devices that the API server stored otherwise than they were sent, which is taken for the same from then on."""
+    """Devices that the API server changed when it stored them: the stored ones count as equal to the sent ones."""
 
     sent: Sequence[JsonObject]
     stored: Sequence[JsonObject]
@@ -79,43 +78,43 @@ def plan(
     existing: Collection[JsonObject],
     adopted: Collection[Adoption] = (),
 ) -> list[Operation]:
-    """The operations that lead from the existing slices to the wanted devices, in order; none when all is well.
+    """The operations that lead from the existing slices to the desired devices, in order; none if nothing differs.
 
-    Without devices an empty slice is wanted: it tells apart "no devices" from "no driver".
+    Without devices there is an empty slice, which distinguishes "no devices" from "no driver".
     """
-    ours = [one for one in existing if _belongs(one, pool)]
+    ours = [stored for stored in existing if _belongs(stored, pool)]
     kept, obsolete = _match(ours, pool, count := max(1, -(-len(devices) // DEVICES_PER_SLICE)))
     taint_times = _taint_times(ours)
     generation, _ = current(ours)
 
-    wanted = [
+    desired = [
         _slice(pool, index, generation, count, devices[index * DEVICES_PER_SLICE :][:DEVICES_PER_SLICE])
         for index in range(count)
     ]
-    changed = [index for index, stored in kept.items() if not _same(stored, wanted[index], adopted)]
+    changed = [index for index, stored in kept.items() if not _same(stored, desired[index], adopted)]
     if len(kept) < count or len(changed) > 1:
         changed = list(kept)
-        for body in wanted:
+        for body in desired:
             body["spec"]["pool"]["generation"] = generation + 1
     return [
         *(_deletion(stored) for stored in obsolete),
-        *(ReplaceSlice(_onto(kept[index], wanted[index], taint_times)) for index in sorted(changed)),
-        *(CreateSlice(wanted[index]) for index in range(count) if index not in kept),
+        *(ReplaceSlice(_onto(kept[index], desired[index], taint_times)) for index in sorted(changed)),
+        *(CreateSlice(desired[index]) for index in range(count) if index not in kept),
     ]
 
 
 def plan_withdrawal(pool: Pool, existing: Collection[JsonObject]) -> list[Operation]:
-    """The operations that leave nothing of the pool."""
+    """The operations that delete all slices of the pool."""
     return [_deletion(stored) for stored in existing if _belongs(stored, pool)]
 
 
 def slice_of(pool: Pool, devices: Sequence[JsonObject]) -> JsonObject:
-    """A pool of one slice, new."""
+    """The only slice of a new pool."""
     return _slice(pool, 0, 1, 1, devices)
 
 
 def plain(devices: Sequence[JsonObject]) -> list[JsonObject]:
-    """Devices without what the API server fills in by itself: the time at which a taint was added."""
+    """Devices without the field that the API server adds: the time at which a taint was added."""
     return [
         device
         if "taints" not in device
@@ -130,9 +129,9 @@ def devices_of(resource_slice: JsonObject) -> list[JsonObject]:
 
 
 def current(existing: Collection[JsonObject]) -> tuple[int, list[JsonObject]]:
-    """The highest generation and its slices: what a scheduler looks at."""
+    """The highest generation and its slices, which are the ones that a scheduler uses."""
     generation = max(map(_generation, existing), default=0)
-    return generation, [one for one in existing if _generation(one) == generation]
+    return generation, [stored for stored in existing if _generation(stored) == generation]
 
 
 def _belongs(resource_slice: JsonObject, pool: Pool) -> bool:
@@ -145,10 +144,10 @@ def _generation(resource_slice: JsonObject) -> int:
 
 
 def _match(existing: Collection[JsonObject], pool: Pool, count: int) -> tuple[dict[int, JsonObject], list[JsonObject]]:
-    """One slice for each index, of the highest generation if there are several, and those for which there is no use."""
+    """The slice to keep for each index, of the highest generation if there are several, and the obsolete slices."""
     kept: dict[int, JsonObject] = {}
     obsolete = []
-    for stored in sorted(existing, key=lambda one: (-_generation(one), one["metadata"]["name"])):
+    for stored in sorted(existing, key=lambda candidate: (-_generation(candidate), candidate["metadata"]["name"])):
         index = _index(stored)
         if stored["spec"]["pool"]["name"] == pool.name and index is not None and index < count and index not in kept:
             kept[index] = stored
@@ -169,7 +168,7 @@ def _slice(pool: Pool, index: int, generation: int, count: int, devices: Sequenc
         "nodeName": pool.node_name,
         "pool": {"name": pool.name, "generation": generation, "resourceSliceCount": count},
     }
-    if devices:  # an empty list is not the same as none: the key would stand for "this slice is of devices"
+    if devices:  # without devices the key is left out: even an empty list would declare "a slice of devices"
         spec["devices"] = list(devices)
     return {
         "apiVersion": RESOURCE_SLICES.api_version,
@@ -179,13 +178,13 @@ def _slice(pool: Pool, index: int, generation: int, count: int, devices: Sequenc
     }
 
 
-def _same(stored: JsonObject, wanted: JsonObject, adopted: Collection[Adoption]) -> bool:
-    if stored["metadata"].get("ownerReferences") != wanted["metadata"]["ownerReferences"]:
+def _same(stored: JsonObject, desired: JsonObject, adopted: Collection[Adoption]) -> bool:
+    if stored["metadata"].get("ownerReferences") != desired["metadata"]["ownerReferences"]:
         return False
-    if stored["spec"]["pool"] != wanted["spec"]["pool"]:
+    if stored["spec"]["pool"] != desired["spec"]["pool"]:
         return False
-    there, here = plain(devices_of(stored)), plain(devices_of(wanted))
-    return there == here or Adoption(here, there) in adopted
+    theirs, ours = plain(devices_of(stored)), plain(devices_of(desired))
+    return theirs == ours or Adoption(ours, theirs) in adopted
 
 
 def _deletion(stored: JsonObject) -> DeleteSlice:
@@ -193,18 +192,18 @@ def _deletion(stored: JsonObject) -> DeleteSlice:
     return DeleteSlice(metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
-def _onto(stored: JsonObject, wanted: JsonObject, taint_times: Mapping[tuple[str, ...], str]) -> JsonObject:
-    """The wanted slice in the place of a stored one; what others wrote into its metadata stays."""
+def _onto(stored: JsonObject, desired: JsonObject, taint_times: Mapping[tuple[str, ...], str]) -> JsonObject:
+    """The stored slice with the desired devices and owner; the rest of its metadata stays."""
     metadata = {key: value for key, value in stored["metadata"].items() if key != "managedFields"}
-    spec = dict(wanted["spec"])
+    spec = dict(desired["spec"])
     if "devices" in spec:
         spec["devices"] = [_with_times(device, taint_times) for device in spec["devices"]]
-    owners = wanted["metadata"]["ownerReferences"]
-    return {**wanted, "metadata": {**metadata, "ownerReferences": owners}, "spec": spec}
+    owners = desired["metadata"]["ownerReferences"]
+    return {**desired, "metadata": {**metadata, "ownerReferences": owners}, "spec": spec}
 
 
 def _taint_times(existing: Collection[JsonObject]) -> dict[tuple[str, ...], str]:
-    """When which taint was added: tolerations may be limited in time, which a rewrite must not start anew."""
+    """When each taint was added: tolerations may be limited in time, and a rewrite must not restart that time."""
     return {
         _taint_key(device, taint): taint["timeAdded"]
         for stored in existing

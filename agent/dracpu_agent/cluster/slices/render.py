@@ -1,4 +1,4 @@
-"""Devices as ResourceSlices carry them (resource.k8s.io/v1). Pure."""
+"""Renders devices as JSON for ResourceSlices (resource.k8s.io/v1). Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,7 +10,7 @@ _LISTS: Final = frozenset({"strings", "ints", "bools", "versions"})
 
 
 def render_device(device: Device) -> JsonObject:
-    """One entry of spec.devices; what is empty is left out, as the API server does in its answers."""
+    """An entry of spec.devices. Empty fields are left out, as in the API server's answers."""
     rendered: JsonObject = {"name": device.name}
     if device.attributes:
         rendered["attributes"] = {name: _attribute(value) for name, value in device.attributes.items()}
@@ -23,12 +23,12 @@ def render_device(device: Device) -> JsonObject:
 
 
 def without_lists(devices: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
-    """The devices less their attributes that are lists; the others are the same objects as before."""
+    """The devices without attributes that are lists; devices without such attributes are returned unchanged."""
     return tuple(_without_lists(device) for device in devices)
 
 
 def quantity(amount: int) -> str:
-    """A whole number as the API server itself writes it: 2000 comes back as "2k", and must not look like a change."""
+    """A whole number as the API server writes it: 2000 is returned as "2k", which must not look like a change."""
     suffixes = ["", "k", "M", "G", "T", "P", "E"]
     while amount and amount % 1000 == 0 and len(suffixes) > 1:
         amount //= 1000
@@ -46,7 +46,7 @@ def _without_lists(device: JsonObject) -> JsonObject:
 
 
 def _attribute(value: AttributeValue) -> JsonObject:
-    if isinstance(value, bool):  # before int: a bool is one
+    if isinstance(value, bool):  # before int, of which bool is a subclass
         return {"bool": value}
     if isinstance(value, int):
         return {"int": value}

@@ -1,6 +1,6 @@
-"""The pool's slices as they are now, as far as this process can know. Pure.
+"""The pool's slices as far as this process knows them. Pure.
 
-A watch lags behind one's own writes. Planning on what it shows alone would undo or repeat them, so the answers to
+A watch lags behind the agent's own writes. A plan from the watch alone would undo or repeat them, so the answers to
 writes count until the watch has caught up.
 """
 
@@ -10,28 +10,30 @@ from dracpu_api.resources import JsonObject, resource_version
 
 
 class SliceView:
-    """What the watch showed, with the own writes that it has not shown yet laid over it."""
+    """The watch's slices, updated by the agent's own writes that the watch has not shown yet."""
 
     def __init__(self) -> None:
-        self._seen: Mapping[str, JsonObject] = {}
+        self._watched: Mapping[str, JsonObject] = {}
         self._written: dict[str, JsonObject] = {}
-        self._deleted: set[str] = set()  # UIDs, which never come back
+        self._deleted: set[str] = set()  # UIDs, which are never reused
 
-    def see(self, objects: Mapping[str, JsonObject], revision: int) -> None:
-        """The watch's state at a revision; it outdates the writes up to there."""
-        self._seen = objects
-        self._written = {name: one for name, one in self._written.items() if resource_version(one) > revision}
-        self._deleted &= {one["metadata"]["uid"] for one in objects.values()}
+    def replace(self, objects: Mapping[str, JsonObject], revision: int) -> None:
+        """Sets the watch's slices at a revision; they include the writes up to it."""
+        self._watched = objects
+        self._written = {
+            name: written for name, written in self._written.items() if resource_version(written) > revision
+        }
+        self._deleted &= {watched["metadata"]["uid"] for watched in objects.values()}
 
-    def wrote(self, answer: JsonObject) -> None:
-        """The server's answer to a creation or an update."""
+    def record_write(self, answer: JsonObject) -> None:
+        """Records the server's answer to a creation or an update."""
         self._written[answer["metadata"]["name"]] = answer
 
-    def deleted(self, uid: str) -> None:
-        """The object with this UID is gone."""
+    def record_deletion(self, uid: str) -> None:
+        """Records that the slice with this UID does not exist any more."""
         self._deleted.add(uid)
 
     def slices(self) -> list[JsonObject]:
-        """The merged state, by name."""
-        merged = {**self._seen, **self._written}
+        """The merged slices, sorted by name."""
+        merged = {**self._watched, **self._written}
         return [merged[name] for name in sorted(merged) if merged[name]["metadata"]["uid"] not in self._deleted]

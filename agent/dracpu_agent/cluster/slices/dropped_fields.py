@@ -1,8 +1,8 @@
-"""Did the API server store what it was sent? Pure.
+"""Compares the devices that the API server stored with the devices that were sent. Pure.
 
-A server with a feature gate off drops that gate's fields without a word. Dropped taints or attributes are a pity;
-without the fields of consumable capacity, a group of CPUs that many claims share becomes a device that one claim
-takes whole, which must not be published at all.
+A server whose feature gate is off drops the gate's fields without an error. Without taints or attributes a device is
+still correct. Without the fields of consumable capacity, a group of CPUs that many claims share becomes a device that
+one claim takes as a whole: such a device must not be published at all.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ _SHARING = ("allowMultipleAllocations", "capacity")
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What the server left out, or stored otherwise."""
+    """The fields that the server dropped or changed."""
 
     changes_meaning: bool
     message: str
 
 
 def dropped(sent: Sequence[JsonObject], stored: Sequence[JsonObject]) -> Dropped | None:
-    """None when the stored devices are those that were sent."""
+    """None when the stored devices equal the devices that were sent."""
     sent, stored = plain(sent), plain(stored)
     if sent == stored:
         return None
@@ -42,10 +42,10 @@ def dropped(sent: Sequence[JsonObject], stored: Sequence[JsonObject]) -> Dropped
             "enable the feature gate DRADeviceTaints (on by default from Kubernetes 1.36)",
         )
     names = sorted({name for device in sent for name in _differing(device, found[device["name"]])})
-    return Dropped(False, f"the API server stores devices otherwise than they were sent: {', '.join(names) or 'order'}")
+    return Dropped(False, f"the API server changed fields of the devices: {', '.join(names) or 'their order'}")
 
 
 def _differing(sent: JsonObject, stored: JsonObject) -> set[str]:
     fields = {name for name in {*sent, *stored} if sent.get(name) != stored.get(name)} - {"attributes"}
-    here, there = sent.get("attributes") or {}, stored.get("attributes") or {}
-    return fields | {name for name in {*here, *there} if here.get(name) != there.get(name)}
+    ours, theirs = sent.get("attributes") or {}, stored.get("attributes") or {}
+    return fields | {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
