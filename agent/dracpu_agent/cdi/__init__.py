@@ -1,1 +1,1 @@
-"""CDI: what the runtime adds to a container that uses a claim."""
+"""CDI (Container Device Interface): the environment variables that the runtime adds to containers with a claim."""

@@ -1,4 +1,4 @@
-"""The directory of CDI files: one for each claim, each there as a whole or not at all."""
+"""Writes and deletes CDI files: a file for each claim, replaced atomically."""
 
 import contextlib
 import os
@@ -22,13 +22,13 @@ class CdiFileError(ClaimError):
 
 
 class CdiDirectory:
-    """The runtime reads this directory when a container is created. Every method blocks on the file system."""
+    """The directory that the runtime reads when it creates a container. Every method blocks on the file system."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, claim: HeldClaim) -> None:
-        """Writes a claim's file unless it is there already, word for word."""
+        """Writes a claim's file, unless it exists with the same content."""
         path = self._path(claim.ref.uid)
         data = spec.encode(claim)
         try:
@@ -40,30 +40,30 @@ class CdiDirectory:
             raise CdiFileError(f"cannot write the CDI file of claim {claim.ref}: {error}") from error
 
     def delete(self, uid: str) -> None:
-        """Deletes a claim's file; a missing one is as good as deleted."""
+        """Deletes a claim's file, if it exists."""
         try:
             self._path(uid).unlink(missing_ok=True)
         except OSError as error:
             raise CdiFileError(f"cannot delete the CDI file of claim {uid}: {error}") from error
 
     def delete_unfinished(self) -> None:
-        """Deletes what a killed agent was writing."""
+        """Deletes temporary files that a killed agent left."""
         try:
             for path in self._directory.glob(f".{_PREFIX}*"):
                 path.unlink(missing_ok=True)
         except OSError as error:
-            raise CdiFileError(f"cannot clear {self._directory}: {error}") from error
+            raise CdiFileError(f"cannot delete temporary files in {self._directory}: {error}") from error
 
     def uids(self) -> frozenset[str]:
-        """The claims that have a file."""
+        """The UIDs of the claims that have a file."""
         return frozenset(path.stem.removeprefix(_PREFIX) for path in self._files())
 
     def read_all(self) -> Iterator[HeldClaim]:
-        """The claims that the files were written for; files of somebody else's making are passed over."""
+        """The claims in the files; files that this agent did not write are skipped."""
         for path in self._files():
             data = _read(path)
             if data is not None:
-                with contextlib.suppress(spec.CdiSpecError):  # not ours to judge: whoever made it, it names no claim
+                with contextlib.suppress(spec.CdiSpecError):
                     yield spec.decode(data)
 
     def _files(self) -> list[Path]:
@@ -71,19 +71,19 @@ class CdiDirectory:
 
     def _path(self, uid: str) -> Path:
         if not _UID.fullmatch(uid):
-            raise CdiFileError(f"{uid!r} is no UID of a claim")
+            raise CdiFileError(f"{uid!r} is not the UID of a claim")
         return self._directory / f"{_PREFIX}{uid}.json"
 
 
 def _read(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
-    except OSError:  # missing or unreadable: it is written anew, and that tells what is wrong
+    except OSError:  # missing or unreadable; the write that follows reports the cause
         return None
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    # the runtime loads only *.json and *.yaml: it never sees the temporary name
+    # the runtime loads only *.json and *.yaml, not the temporary name
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,7 +1,7 @@
-"""A claim as a CDI spec (Container Device Interface): one device for each use, which sets one environment variable.
+"""Encodes a claim as a CDI spec, in which each device sets an environment variable.
 
-The claim's record is kept in the spec too: the reply to the kubelet comes after this file, so that a checkpoint that
-was lost can be rebuilt from the files of all claims that anybody was told of.
+The spec also contains the claim's record. The kubelet gets its answer after this file was written, so a lost checkpoint
+can be rebuilt from the files: they contain every claim that was reported as prepared.
 """
 
 import json
@@ -12,12 +12,12 @@ from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_api import names
 from dracpu_api.errors import DriverError
 
-VERSION: Final = "0.6.0"  # CDI: the first with annotations
+VERSION: Final = "0.6.0"  # CDI: the first version with annotations
 _RECORD: Final = f"{names.DRIVER}/claim"
 
 
 class CdiSpecError(DriverError):
-    """A CDI file of ours that holds no claim's record."""
+    """A CDI file does not contain a claim's record."""
 
 
 def qualified(device: str) -> str:
@@ -26,7 +26,7 @@ def qualified(device: str) -> str:
 
 
 def encode(claim: HeldClaim) -> bytes:
-    """The claim's CDI file."""
+    """The content of a claim's CDI file."""
     devices = [
         {"name": device, "containerEdits": {"env": [f"{env}={cpus}"]}} for device, env, cpus in claim.cdi_devices()
     ]
@@ -36,8 +36,8 @@ def encode(claim: HeldClaim) -> bytes:
 
 
 def decode(data: bytes) -> HeldClaim:
-    """The claim that a CDI file was written for."""
+    """The claim in a CDI file; raises CdiSpecError."""
     try:
         return decode_claim(json.loads(json.loads(data)["annotations"][_RECORD]))
     except (ValueError, KeyError, TypeError, CheckpointError) as error:
-        raise CdiSpecError(f"it is no CDI file of this agent: {error!r}") from error
+        raise CdiSpecError(f"the file was not written by this agent: {error!r}") from error
