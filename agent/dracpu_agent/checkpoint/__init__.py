@@ -1,1 +1,1 @@
-"""The checkpoint on disk."""
+"""Writes the checkpoint to disk and reads it."""

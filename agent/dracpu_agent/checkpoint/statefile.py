@@ -1,7 +1,7 @@
-"""The checkpoint on disk: atomic, fsynced, with the previous copy kept, one write for all who wait.
+"""Writes the checkpoint to disk: atomically, with fsync, and keeping the previous copy.
 
-Whoever calls `save` goes on only when a checkpoint taken after that call is safely on disk. Calls that come while a
-write is under way share the next one, so that 60 claims prepared at once cost two writes and not 60.
+`save` returns when a checkpoint that was taken after the call is on disk. Calls during a write share the next one, so
+that 60 claims that are prepared at once cost two writes and not 60.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ PREVIOUS: Final = "checkpoint.previous.json"
 DAMAGED: Final = "checkpoint.damaged.json"
 LOCK: Final = "agent.lock"
 
-SAVE_SECONDS: Final = 20.0  # the kubelet waits 45 s for a claim; a disk that hangs must not use them up
+SAVE_SECONDS: Final = 20.0  # of the kubelet's 45 s for a claim, if the disk hangs
 RETRY_SECONDS: Final = 5.0
-LAST_SECONDS: Final = 5.0  # of a pod's 30 s to end
+LAST_SECONDS: Final = 5.0  # of the 30 s that a pod has to terminate
 
 log = structlog.get_logger("statefile")
 
 
 class StateWriteError(NotReadyError):
-    """The checkpoint cannot be written, so that nothing may be promised."""
+    """The checkpoint cannot be written, so that no claim may be prepared."""
 
 
 class StateLockedError(DriverError):
-    """Another agent runs on this node."""
+    """The state directory cannot be locked: another agent uses it, or it cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was found at start."""
+    """The checkpoint that was read at the start."""
 
     checkpoint: Checkpoint | None
-    damage: str = ""  # what is wrong with the current copy; the previous one, or none, is used instead
+    damage: str = ""  # why the current copy cannot be used; then `checkpoint` is the previous copy or None
 
 
 def load(directory: Path) -> Loaded:
-    """The current copy, or the previous one where that is damaged."""
+    """Reads the current copy, or the previous one if the current one is damaged or missing."""
     damage = ""
     for name in (CURRENT, PREVIOUS):
         try:
@@ -63,7 +63,7 @@ def load(directory: Path) -> Loaded:
 
 
 class StateFile:
-    """Keeps the checkpoint; `problem` tells why it cannot, empty while it can."""
+    """Writes checkpoints; `problem` is the cause of the last failure, or "" after a success."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class StateFile:
         self.problem = ""
 
     def lock(self) -> None:
-        """One agent a node: two would give the same CPUs away."""
+        """Locks the state directory, as two agents on a node would grant the same CPUs; raises StateLockedError."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(self._directory / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -97,20 +97,20 @@ class StateFile:
             raise StateLockedError(f"cannot use the state directory {self._directory}: {error}") from error
 
     def unlock(self) -> None:
-        """The next agent may start."""
+        """Releases the lock, so that another agent can start."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def load(self) -> Loaded:
-        """What the agent before this one left; a damaged copy is set aside, lest it replace the good one."""
+        """Reads the previous agent's checkpoint, and renames a damaged copy so that it never replaces a good one."""
         loaded = load(self._directory)
         if loaded.damage and (self._directory / CURRENT).exists():
             (self._directory / CURRENT).replace(self._directory / DAMAGED)
         return loaded
 
     async def save(self) -> None:
-        """Returns when what the node is now is on disk; raises StateWriteError."""
+        """Returns when the node's present state is on disk; raises StateWriteError."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(written)
         self._wake.set()
@@ -118,27 +118,27 @@ class StateFile:
             async with asyncio.timeout(SAVE_SECONDS):
                 await written
         except TimeoutError as error:
-            self._set_problem(f"no write has ended for {SAVE_SECONDS:g} s")  # until one does
+            self._set_problem(f"the disk has not finished a write for {SAVE_SECONDS:g} s")  # until a write ends
             self._on_write(SAVE_SECONDS, self.problem)
             raise StateWriteError(f"cannot write the checkpoint: {self.problem}") from error
 
     def save_soon(self) -> None:
-        """The node may have changed; nobody waits for the write, it is repeated until it succeeds."""
+        """Requests a write in the background, which is repeated until it succeeds."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Writes until cancelled, and then once more what is left to write."""
+        """Writes until cancelled, and then once more if a write is still requested."""
         try:
             while True:
-                await self._wait_until_wanted()
+                await self._wait_for_request()
                 await self._write_once()
         finally:
             if self._wake.is_set() or self._waiting:
                 self._wake.clear()
                 self._write_last()
 
-    async def _wait_until_wanted(self) -> None:
-        if self.problem:  # a full disk may have room again
+    async def _wait_for_request(self) -> None:
+        if self.problem:  # retries without a request: a full disk may have space again
             try:
                 async with asyncio.timeout(RETRY_SECONDS):
                     await self._wake.wait()
@@ -157,7 +157,7 @@ class StateFile:
             try:
                 problem = await asyncio.shield(write)
             except asyncio.CancelledError:
-                # the thread goes on writing: the last write must not begin before it has ended
+                # the thread continues: the last write must not begin before this one has ended
                 self._hanging = not (await asyncio.wait({write}, timeout=LAST_SECONDS))[0]
                 self._waiting = waiting + self._waiting
                 self._wake.set()
@@ -170,7 +170,7 @@ class StateFile:
     def _write_last(self) -> None:
         waiting, self._waiting = self._waiting, []
         if self._hanging:
-            self._set_problem("the disk does not answer")
+            self._set_problem("the disk does not finish the previous write")
         else:
             self._set_problem(_write(self._directory, checkpoint.encode(self._snapshot())))
         self._answer(waiting)
@@ -179,13 +179,13 @@ class StateFile:
         if problem == self.problem:
             return
         if problem and not self.problem:
-            log.error("checkpoint not written", error=problem)
+            log.error("cannot write the checkpoint", error=problem)
         self.problem = problem
         self._on_problem()
 
     def _answer(self, waiting: list[asyncio.Future[None]]) -> None:
         for written in waiting:
-            if written.done():  # who waited has given up
+            if written.done():  # the caller has stopped waiting
                 continue
             if self.problem:
                 written.set_exception(StateWriteError(f"cannot write the checkpoint: {self.problem}"))
@@ -194,7 +194,7 @@ class StateFile:
 
 
 def _write(directory: Path, data: bytes) -> str:
-    """Answers what went wrong, empty when all went well."""
+    """Returns the error's message, or "" after a success."""
     current, previous = directory / CURRENT, directory / PREVIOUS
     temporary, link = directory / f".{CURRENT}", directory / f".{PREVIOUS}"
     try:
@@ -203,7 +203,7 @@ def _write(directory: Path, data: bytes) -> str:
             file.flush()
             os.fsync(file.fileno())
         if current.exists():
-            # a link, so that at every moment there is a current copy
+            # a hard link, so that the current copy exists at every moment
             link.unlink(missing_ok=True)
             link.hardlink_to(current)
             link.replace(previous)
