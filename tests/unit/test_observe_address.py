@@ -1,4 +1,4 @@
-"""Addresses as people write them."""
+"""Addresses in --http-address are parsed, and invalid ones are refused."""
 
 import pytest
 
@@ -15,11 +15,11 @@ from dracpu_agent.observe.http import HttpServerError, parse_address
         ("localhost:65535", "localhost", 65535),
     ],
 )
-def test_good_addresses_are_read(text: str, host: str | None, port: int) -> None:
+def test_valid_addresses_are_parsed(text: str, host: str | None, port: int) -> None:
     assert parse_address(text) == (host, port)
 
 
 @pytest.mark.parametrize("text", ["", "8080", ":", ":http", "::1", "::1:8080", ":65536", ":-1", "[::1]", ":٣"])
-def test_bad_addresses_are_refused_with_an_example(text: str) -> None:
-    with pytest.raises(HttpServerError, match=r'is no address: write ":8080"'):
+def test_invalid_addresses_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(HttpServerError, match=r'is not an address: use for example ":8080"'):
         parse_address(text)

@@ -1,4 +1,4 @@
-"""The text format, read back by Prometheus' own parser."""
+"""The text format, parsed by Prometheus' own parser."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,15 +13,15 @@ def samples(*families):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('"\\\n{},=')))
-def test_any_text_in_a_label_is_read_back_as_it_was(text):
+def test_any_text_in_a_label_is_parsed_unchanged(text):
     info = Info("thing", "A thing")
-    info.show(name=text)
+    info.set(name=text)
     (sample,) = samples(info)
     assert (sample.name, sample.labels, sample.value) == ("thing_info", {"name": text}, 1)
 
 
 @given(st.floats(allow_nan=False))
-def test_any_number_is_read_back_as_it_was(value):
+def test_any_number_is_parsed_unchanged(value):
     gauge = Gauge("number", "A number")
     gauge.set(value)
     (sample,) = samples(gauge)
@@ -29,7 +29,7 @@ def test_any_number_is_read_back_as_it_was(value):
 
 
 @given(st.lists(st.floats(0, 100)))
-def test_buckets_count_everything_up_to_their_bound(values):
+def test_a_bucket_counts_all_values_up_to_its_bound(values):
     histogram = Histogram("size", "A size", (1, 5, 10))
     for value in values:
         histogram.observe(value)
@@ -40,7 +40,7 @@ def test_buckets_count_everything_up_to_their_bound(values):
     assert found["size_count", None] == len(values)
 
 
-def test_the_process_shows_what_every_dashboard_looks_for():
+def test_the_process_has_the_metrics_that_dashboards_use():
     found = {sample.name: sample.value for sample in samples(*process_families())}
     assert set(found) == {
         "process_resident_memory_bytes",

@@ -1,4 +1,4 @@
-"""Log lines as machines and people read them."""
+"""Log lines as JSON for machines and as text for people."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from dracpu_agent.observe.logging import configure
 
 
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
+def restored_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -38,7 +38,7 @@ def fail(message: str) -> NoReturn:
     raise ValueError(message)
 
 
-def test_a_line_is_one_json_object_that_begins_with_what_every_line_has() -> None:
+def test_a_line_is_a_json_object_that_begins_with_the_common_keys() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     structlog.get_logger("claims").info("claim prepared", uid="u-1", cpus="2-3")
@@ -48,25 +48,25 @@ def test_a_line_is_one_json_object_that_begins_with_what_every_line_has() -> Non
     assert line["timestamp"].endswith("Z")
 
 
-def test_loggers_made_before_are_configured_too() -> None:
+def test_loggers_that_exist_already_are_configured_too() -> None:
     early = structlog.get_logger("early")
     stream = io.StringIO()
     configure("json", "info", stream)
-    early.info("said")
+    early.info("logged")
     assert lines(stream)[0]["logger"] == "early"
 
 
-@pytest.mark.parametrize("level, heard", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)], ids=str)
-def test_what_is_below_the_level_is_not_said(level: str, heard: int) -> None:
+@pytest.mark.parametrize("level, logged", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)], ids=str)
+def test_events_below_the_level_are_not_logged(level: str, logged: int) -> None:
     stream = io.StringIO()
     configure("json", level, stream)
     log = structlog.get_logger()
-    for say in (log.debug, log.info, log.warning, log.error):
-        say("something")
-    assert len(lines(stream)) == heard
+    for method in (log.debug, log.info, log.warning, log.error):
+        method("something")
+    assert len(lines(stream)) == logged
 
 
-def test_a_traceback_stays_on_its_line() -> None:
+def test_a_traceback_is_part_of_its_line() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     try:
@@ -78,7 +78,7 @@ def test_a_traceback_stays_on_its_line() -> None:
     assert line["exception"].endswith("ValueError: broken")
 
 
-def test_libraries_speak_through_the_same_lines_from_warning_on() -> None:
+def test_warnings_and_errors_of_libraries_are_logged_in_the_same_format() -> None:
     stream = io.StringIO()
     configure("json", "debug", stream)
     logging.getLogger("asyncio").info("using selector")
@@ -87,7 +87,7 @@ def test_libraries_speak_through_the_same_lines_from_warning_on() -> None:
     assert (line["logger"], line["level"], line["event"]) == ("grpc", "warning", "channel a broke")
 
 
-def test_exceptions_that_libraries_log_stay_on_their_line() -> None:
+def test_a_traceback_that_a_library_logs_is_part_of_its_line() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     try:
@@ -99,7 +99,7 @@ def test_exceptions_that_libraries_log_stay_on_their_line() -> None:
     assert line["exception"].endswith("ValueError: broken")
 
 
-def test_warnings_are_lines_too() -> None:
+def test_python_warnings_are_logged() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     with warnings.catch_warnings():
@@ -109,7 +109,7 @@ def test_warnings_are_lines_too() -> None:
     assert "old thing" in lines(stream)[0]["event"]
 
 
-def test_configuring_twice_says_everything_once() -> None:
+def test_after_configuring_twice_each_event_is_logged_once() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     configure("json", "info", stream)
@@ -127,16 +127,16 @@ def test_configuring_twice_says_everything_once() -> None:
         ("text", io.StringIO(), False),
     ],
 )
-def test_people_get_text_where_they_look(log_format: str, stream: io.StringIO, json_expected: bool) -> None:
+def test_the_automatic_format_is_text_on_a_terminal(log_format: str, stream: io.StringIO, json_expected: bool) -> None:
     configure(log_format, "info", stream)
     structlog.get_logger("claims").info("claim prepared", cpus="2-3")
-    said = stream.getvalue()
-    assert "claim prepared" in said
-    assert said.startswith("{") is json_expected
-    assert ("\x1b" in said) is (not json_expected and stream.isatty())
+    output = stream.getvalue()
+    assert "claim prepared" in output
+    assert output.startswith("{") is json_expected
+    assert ("\x1b" in output) is (not json_expected and stream.isatty())
 
 
-def test_text_never_shows_local_variables() -> None:
+def test_a_traceback_as_text_does_not_contain_local_variables() -> None:
     stream = io.StringIO()
     configure("text", "info", stream)
     token = secrets.token_hex(8)

@@ -1,4 +1,4 @@
-"""Metrics: the names that dashboards rely on, and what moves them."""
+"""The names of the metrics, which dashboards use, and the events that change their values."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -7,7 +7,7 @@ from dracpu_agent.observe.metrics import Metrics, NodeGauges
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
-    """Every series, written as in a query: name{label=value}."""
+    """All series by their names as in a query: name{label=value}."""
     found = {}
     for family in text_string_to_metric_families(metrics.render().decode()):
         for sample in family.samples:
@@ -16,7 +16,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-def test_all_that_dashboards_of_the_go_driver_read_is_there_from_the_start() -> None:
+def test_metrics_of_the_go_driver_exist_from_the_start() -> None:
     found = samples(Metrics("1.2.3"))
     for name in ("allocated_cpus", "available_cpus", "reserved_cpus", "resource_claims_active"):
         assert found[f"dra_cpu_{name}"] == 0
@@ -27,7 +27,7 @@ def test_all_that_dashboards_of_the_go_driver_read_is_there_from_the_start() -> 
     assert found["dra_cpu_claim_allocated_cpus_count"] == 0
 
 
-def test_every_metric_is_explained_and_carries_no_label_without_limit() -> None:
+def test_every_metric_has_a_help_text_and_only_labels_with_a_limited_number_of_values() -> None:
     metrics = Metrics("1.2.3")
     metrics.set_config(config="default", mode="grouped", group_by="numanode")
     metrics.hook_answered("CreateContainer", 0.002)
@@ -40,7 +40,7 @@ def test_every_metric_is_explained_and_carries_no_label_without_limit() -> None:
             assert not sample.name.endswith("_created")
 
 
-def test_the_node_is_shown_as_it_is() -> None:
+def test_gauges_show_the_latest_numbers_of_the_node() -> None:
     metrics = Metrics("1.2.3")
     metrics.set_node(NodeGauges(allocated=6, available=8, reserved=2, claims=3, lingering=1))
     metrics.set_node(NodeGauges(allocated=5, available=9, reserved=2, claims=2, lingering=0))
@@ -67,7 +67,7 @@ def test_claims_are_counted_by_their_result() -> None:
     assert found["dra_cpu_claim_allocated_cpus_bucket{le=8.0}"] == 1
 
 
-def test_connections_and_slices_are_one_or_zero() -> None:
+def test_connections_and_slices_are_shown_as_1_or_0() -> None:
     metrics = Metrics("1.2.3")
     metrics.set_kubelet_registered(True)
     metrics.set_nri_connected(True)
@@ -81,7 +81,7 @@ def test_connections_and_slices_are_one_or_zero() -> None:
     assert found["dra_cpu_slice_errors_total"] == 1
 
 
-def test_the_slow_parts_are_measured() -> None:
+def test_writes_hooks_and_pushes_are_counted_and_timed() -> None:
     metrics = Metrics("1.2.3")
     metrics.checkpoint_written(0.03, "success")
     metrics.checkpoint_written(20, "error")
@@ -95,7 +95,7 @@ def test_the_slow_parts_are_measured() -> None:
     assert found["dra_cpu_pool_pushes_total{result=error}"] == 1
 
 
-def test_the_agent_and_its_settings_are_named() -> None:
+def test_the_agents_version_and_its_latest_settings_are_shown() -> None:
     metrics = Metrics("1.2.3")
     metrics.set_config(config="default", mode="grouped", group_by="numanode")
     metrics.set_config(config="other", mode="individual", group_by="")
@@ -106,7 +106,7 @@ def test_the_agent_and_its_settings_are_named() -> None:
     ]
 
 
-def test_two_agents_in_one_process_count_for_themselves() -> None:
-    one, other = Metrics("1"), Metrics("2")
-    one.prepare_failed()
-    assert samples(other)["dra_cpu_prepare_claims_total{result=error}"] == 0
+def test_two_agents_in_one_process_count_separately() -> None:
+    first, second = Metrics("1"), Metrics("2")
+    first.prepare_failed()
+    assert samples(second)["dra_cpu_prepare_claims_total{result=error}"] == 0

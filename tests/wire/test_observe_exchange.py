@@ -1,14 +1,14 @@
-"""Peers that do not play along cost the agent nothing for long."""
+"""Exchanges with clients that read everything, and with clients that do not read."""
 
 import asyncio
 import contextlib
 
 from dracpu_agent.observe.exchange import ExchangeServer
 
-LARGE = b"x" * 10_000_000  # more than the kernel's buffers take
+LARGE = b"x" * 10_000_000  # more than fits into the kernel's buffers
 
 
-async def test_a_peer_that_does_not_read_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
     ended = asyncio.Event()
 
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -22,13 +22,13 @@ async def test_a_peer_that_does_not_read_is_cut_off() -> None:
     server = await asyncio.start_server(exchanges.serve, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), limit=1024)
     await ended.wait()
-    with contextlib.suppress(ConnectionResetError):  # cut off before the rest was read
+    with contextlib.suppress(ConnectionResetError):  # aborted before the rest was read
         assert len(await reader.read()) < len(LARGE)
     writer.close()
     await exchanges.stop(server)
 
 
-async def test_a_peer_that_reads_gets_everything() -> None:
+async def test_a_client_that_reads_gets_everything() -> None:
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(LARGE)
         await writer.drain()

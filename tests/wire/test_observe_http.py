@@ -1,4 +1,4 @@
-"""Probes and scrapes over real connections, the rude ones too."""
+"""Probes and scrapes over real connections, including clients that misbehave."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -15,19 +15,19 @@ from dracpu_agent.observe.metrics import Metrics
 
 class Agent:
     def __init__(self) -> None:
-        self.troubles: list[str] = []
-        self.reasons: list[str] = []
+        self.not_live: list[str] = []
+        self.not_ready: list[str] = []
 
     def live(self) -> list[str]:
-        return self.troubles
+        return self.not_live
 
     def ready(self) -> list[str]:
-        return self.reasons
+        return self.not_ready
 
 
 class Broken(Agent):
     def ready(self) -> list[str]:
-        raise RuntimeError("a defect")
+        raise RuntimeError("a bug")
 
 
 @asynccontextmanager
@@ -50,35 +50,35 @@ async def ask(server: HttpServer, request: bytes) -> bytes:
 
 
 async def dropped(reading: Awaitable[bytes]) -> bool:
-    """True when the server hung up, with or without a reset, and said nothing."""
+    """Whether the server closed the connection, with or without a reset, and sent nothing."""
     try:
         return await reading == b""
     except ConnectionError:
         return True
 
 
-async def test_a_well_agent_is_live_and_ready() -> None:
+async def test_a_healthy_agent_is_live_and_ready() -> None:
     async with serving() as server, aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as client:
         for path in ("/healthz", "/readyz", "/readyz?verbose"):
             async with client.get(path) as answer:
                 assert (answer.status, await answer.text()) == (200, "ok\n")
 
 
-async def test_reasons_are_told_line_by_line() -> None:
+async def test_an_unhealthy_agent_is_answered_with_its_reasons_line_by_line() -> None:
     agent = Agent()
     async with serving(agent) as server, aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as client:
-        agent.reasons = ["NRI is not connected", "the checkpoint cannot be written: é is full"]
+        agent.not_ready = ["NRI is not connected", "the checkpoint cannot be written: é is full"]
         async with client.get("/readyz") as answer:
             assert answer.status == 503
-            assert (await answer.text()).splitlines() == agent.reasons
+            assert (await answer.text()).splitlines() == agent.not_ready
         async with client.get("/healthz") as answer:
             assert answer.status == 200
-        agent.troubles = ["a task has ended"]
+        agent.not_live = ["a task has ended"]
         async with client.get("/healthz") as answer:
             assert answer.status == 503
 
 
-async def test_metrics_are_served_as_prometheus_reads_them() -> None:
+async def test_metrics_are_served_with_their_content_type() -> None:
     async with (
         serving() as server,
         aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as client,
@@ -111,35 +111,35 @@ async def test_head_has_the_headers_of_get_without_a_body() -> None:
         (b"GET /healthz HTTP/1.0", b"200 OK"),
     ],
 )
-async def test_what_is_not_served_is_refused(request_line: bytes, status: bytes) -> None:
+async def test_each_request_line_has_its_status(request_line: bytes, status: bytes) -> None:
     async with serving() as server:
         answer = await ask(server, request_line + b"\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
     assert (b"Allow: GET, HEAD\r\n" in answer) is status.startswith(b"405")
 
 
-async def test_headers_without_end_are_refused() -> None:
+async def test_headers_that_are_too_large_are_refused() -> None:
     async with serving() as server:
         answer = await ask(server, b"GET /healthz HTTP/1.1\r\nCookie: " + b"x" * 9000)
     assert answer.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_defect_in_a_page_is_logged_and_answered() -> None:
+async def test_an_internal_error_is_logged_and_answered_without_details() -> None:
     async with serving(Broken()) as server:
         with capture_logs() as logged:
             answer = await ask(server, b"GET /readyz HTTP/1.1\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 500 ")
-        assert b"defect" not in answer
-        assert [(entry["event"], entry["path"]) for entry in logged] == [("page failed", "/readyz")]
+        assert b"bug" not in answer
+        assert [(entry["event"], entry["path"]) for entry in logged] == [("cannot answer a request", "/readyz")]
         assert (await ask(server, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_peer_that_says_nothing_is_dropped() -> None:
+async def test_a_client_that_sends_no_complete_request_is_disconnected() -> None:
     async with serving(seconds=0.05) as server:
         assert await ask(server, b"GET /healthz HTTP/1.1\r\n") == b""
 
 
-async def test_a_peer_that_leaves_early_harms_nobody() -> None:
+async def test_a_client_that_disconnects_early_does_not_affect_others() -> None:
     async with serving() as server:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /hea")
@@ -148,7 +148,7 @@ async def test_a_peer_that_leaves_early_harms_nobody() -> None:
         assert (await ask(server, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_more_connections_than_allowed_are_dropped_and_leave_room_when_they_end() -> None:
+async def test_connections_above_the_limit_are_dropped_until_others_end() -> None:
     async with serving() as server:
         idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(CONNECTIONS)]
         assert await dropped(ask(server, b"GET /healthz HTTP/1.1\r\n\r\n"))
@@ -170,7 +170,7 @@ async def test_stopping_ends_idle_connections() -> None:
         writer.close()
 
 
-async def test_a_busy_port_is_named() -> None:
+async def test_a_port_in_use_is_reported() -> None:
     async with serving() as server:
         second = HttpServer(f"127.0.0.1:{server.port}", Agent(), Metrics("1"))
         with pytest.raises(HttpServerError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*--http-address"):

@@ -1,4 +1,4 @@
-"""The state dump over its socket."""
+"""The state document over its socket."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from dracpu_agent.observe.state import StateError, StateServer, read_state
 
 @pytest.fixture
 def state_dir() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="s") as path:  # short, so that a socket fits
+    with TemporaryDirectory(prefix="s") as path:  # short enough for a unix socket
         yield Path(path)
 
 
@@ -30,7 +30,7 @@ async def serving(state_dir: Path, document: Callable[[], object]) -> AsyncItera
         await server.stop()
 
 
-async def test_the_state_of_the_moment_is_told(state_dir: Path) -> None:
+async def test_each_client_gets_the_current_state(state_dir: Path) -> None:
     claims: list[str] = []
     async with serving(state_dir, lambda: {"claims": claims}):
         assert await asyncio.to_thread(read_state, state_dir) == {"claims": []}
@@ -38,19 +38,19 @@ async def test_the_state_of_the_moment_is_told(state_dir: Path) -> None:
         assert await asyncio.to_thread(read_state, state_dir) == {"claims": ["default/one"]}
 
 
-async def test_a_large_state_arrives_whole(state_dir: Path) -> None:
+async def test_a_large_state_is_sent_completely(state_dir: Path) -> None:
     large = [{"uid": f"uid-{number}", "cpus": "0-511"} for number in range(50_000)]
     async with serving(state_dir, lambda: large):
         assert await asyncio.to_thread(read_state, state_dir) == large
 
 
-async def test_only_root_may_ask(state_dir: Path) -> None:
+async def test_only_root_can_open_the_socket_and_stopping_removes_it(state_dir: Path) -> None:
     async with serving(state_dir, dict):
         assert stat.S_IMODE((state_dir / "agent.sock").stat().st_mode) == 0o600
     assert not (state_dir / "agent.sock").exists()
 
 
-async def test_a_socket_that_a_killed_agent_left_is_replaced(state_dir: Path) -> None:
+async def test_the_socket_of_a_killed_agent_is_replaced(state_dir: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(state_dir / "agent.sock"))
     with pytest.raises(StateError, match="no agent serves"):
@@ -59,24 +59,24 @@ async def test_a_socket_that_a_killed_agent_left_is_replaced(state_dir: Path) ->
         assert await asyncio.to_thread(read_state, state_dir) == {}
 
 
-def test_no_agent_is_said_so(state_dir: Path) -> None:
+def test_a_missing_agent_is_reported(state_dir: Path) -> None:
     with pytest.raises(StateError, match="no agent serves .*: is it running, and is --state-dir right"):
         read_state(state_dir)
 
 
-async def test_an_answer_that_breaks_off_is_said_so(state_dir: Path) -> None:
+async def test_an_incomplete_answer_is_reported(state_dir: Path) -> None:
     async def half(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(json.dumps({"claims": []}).encode()[:5])
         writer.close()
 
     server = await asyncio.start_unix_server(half, state_dir / "agent.sock")
-    with pytest.raises(StateError, match="broke off its answer"):
+    with pytest.raises(StateError, match="is incomplete: see the agent's log"):
         await asyncio.to_thread(read_state, state_dir)
     server.close()
     await server.wait_closed()
 
 
-async def test_a_place_without_room_for_a_socket_is_named(state_dir: Path) -> None:
+async def test_a_path_where_no_socket_can_be_created_is_reported(state_dir: Path) -> None:
     with pytest.raises(StateError, match="cannot listen on .*/missing/agent.sock"):
         await StateServer(state_dir / "missing", dict).start()
     with pytest.raises(StateError, match="cannot listen on .*too long"):

@@ -1,1 +1,1 @@
-"""What a person sees of a running agent: logs, metrics, health checks, the state dump."""
+"""Logs, metrics, health checks, and the state document of a running agent."""

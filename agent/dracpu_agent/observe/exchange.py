@@ -1,17 +1,17 @@
-"""Small stream servers: each connection carries one exchange, has little time for it, and then ends."""
+"""A base for small stream servers: each connection serves one exchange within a time limit, and is then closed."""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-CONNECTIONS: Final = 32  # at a time: far more than probes, scrapers and people need
+CONNECTIONS: Final = 32  # at the same time; probes, scrapers and people need far fewer
 
 Exchange = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class ExchangeServer:
-    """Runs the exchanges of one listening server, and ends them with it."""
+    """Runs the exchanges of a listening server, and cancels them when the server stops."""
 
     def __init__(self, exchange: Exchange, seconds: float) -> None:
         self._exchange = exchange
@@ -19,14 +19,14 @@ class ExchangeServer:
         self._running: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The callback of asyncio's servers. A peer that is too slow or leaves early gets no answer."""
+        """The callback of asyncio's servers. A client that is too slow or disconnects gets no answer."""
         task = asyncio.current_task()
         assert task is not None
         if len(self._running) >= CONNECTIONS:
             writer.transport.abort()
             return
         self._running.add(task)
-        writer.transport.set_write_buffer_limits(0)  # `drain` then waits until the peer's kernel has everything
+        writer.transport.set_write_buffer_limits(0)  # `drain` then waits until the kernel has taken all data
         try:
             with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(self._seconds):
@@ -35,7 +35,7 @@ class ExchangeServer:
         finally:
             self._running.discard(task)
             if not writer.is_closing():
-                writer.transport.abort()  # a mere close would wait for a peer that does not read
+                writer.transport.abort()  # `close` would wait for a client that does not read
 
     async def stop(self, server: asyncio.Server) -> None:
         """Closes the port and every connection."""

@@ -1,7 +1,7 @@
-"""Counters, gauges and histograms, and their text for Prometheus.
+"""Counters, gauges and histograms, and their text format for Prometheus.
 
-Our own because it is small: prometheus_client brings HTTP servers and mail parsers along, which cost every node
-2.5 MiB. Values are changed in the event loop only, so nothing is locked.
+This replaces prometheus_client, which imports HTTP servers and mail parsers and so costs 2.5 MiB on every node. Values
+change only in the event loop, so there are no locks.
 """
 
 import os
@@ -17,7 +17,7 @@ Sample = tuple[str, Labels, float]  # suffix of the family's name, labels, value
 
 
 class Family:
-    """All series of one name; `kind` is what Prometheus calls its type."""
+    """A metric family: all series of one name. `kind` is its Prometheus type."""
 
     kind = "gauge"
 
@@ -27,7 +27,7 @@ class Family:
         self._label_names = label_names
 
     def samples(self) -> Iterator[Sample]:
-        """Its series as they are now."""
+        """The series with their current values."""
         raise NotImplementedError
 
     def _labels(self, values: Sequence[str]) -> Labels:
@@ -35,41 +35,41 @@ class Family:
 
 
 class Gauge(Family):
-    """A number that goes up and down."""
+    """A number that can increase and decrease."""
 
     def __init__(self, name: str, summary: str) -> None:
         super().__init__(name, summary)
         self._value = 0.0
 
     def set(self, value: float) -> None:
-        """The number of now."""
+        """Sets the current value."""
         self._value = value
 
     def samples(self) -> Iterator[Sample]:
-        """One series."""
+        """A single series."""
         yield "", (), self._value
 
 
 class Info(Family):
-    """Texts about something, as labels of a 1; new texts replace the old ones."""
+    """Texts, as labels of a series whose value is 1."""
 
     def __init__(self, name: str, summary: str) -> None:
         super().__init__(f"{name}_info", summary)
-        self._shown: Labels | None = None
+        self._texts: Labels | None = None
 
-    def show(self, **texts: str) -> None:
-        """The texts of now."""
-        self._shown = tuple(sorted(texts.items()))
+    def set(self, **texts: str) -> None:
+        """Replaces the texts."""
+        self._texts = tuple(sorted(texts.items()))
 
     def samples(self) -> Iterator[Sample]:
-        """One series, or none before the first text."""
-        if self._shown is not None:
-            yield "", self._shown, 1
+        """A single series, or none before the texts are set."""
+        if self._texts is not None:
+            yield "", self._texts, 1
 
 
 class Counter(Family):
-    """Numbers that only grow, one for each value of its label. All known values stand from the start: a rate over a
-    series that is born with 1 misses the first event."""
+    """Numbers that only increase, one for each value of the label. A series for each known value exists from the start:
+    a rate over a series that starts with 1 misses the first event."""
 
     kind = "counter"
 
@@ -78,17 +78,17 @@ class Counter(Family):
         self._counts: dict[tuple[str, ...], int] = {(value,): 0 for value in values} if label else {(): 0}
 
     def count(self, *values: str) -> None:
-        """One more."""
+        """Increases the number of this label value by 1."""
         self._counts[values] = self._counts.get(values, 0) + 1
 
     def samples(self) -> Iterator[Sample]:
-        """A series for each value."""
+        """A series for each value of the label."""
         for values, count in self._counts.items():
             yield "", self._labels(values), count
 
 
 class Histogram(Family):
-    """How often values fell below each bound, their sum and number."""
+    """The number of values up to each bound, their sum and their total number."""
 
     kind = "histogram"
 
@@ -97,30 +97,30 @@ class Histogram(Family):
         self._bounds = tuple(bounds)
         self._observed: dict[tuple[str, ...], tuple[list[int], float]] = {}
         if not label:
-            self._observed[()] = self._nothing()
+            self._observed[()] = self._empty()
 
     def observe(self, value: float, *values: str) -> None:
-        """One more value."""
-        counts, total = self._observed.get(values) or self._nothing()
-        counts[bisect_left(self._bounds, value)] += 1  # a bound includes itself
+        """Adds a value."""
+        counts, total = self._observed.get(values) or self._empty()
+        counts[bisect_left(self._bounds, value)] += 1  # a bucket includes its bound
         self._observed[values] = (counts, total + value)
 
     def samples(self) -> Iterator[Sample]:
         """The cumulative buckets, the sum and the number, for each value of the label."""
         for values, (counts, total) in self._observed.items():
-            labels, reached = self._labels(values), 0
+            labels, cumulative = self._labels(values), 0
             for bound, count in zip((*map(_number, self._bounds), "+Inf"), counts, strict=True):
-                reached += count
-                yield "_bucket", (*labels, ("le", bound)), reached
+                cumulative += count
+                yield "_bucket", (*labels, ("le", bound)), cumulative
             yield "_sum", labels, total
-            yield "_count", labels, reached
+            yield "_count", labels, cumulative
 
-    def _nothing(self) -> tuple[list[int], float]:
+    def _empty(self) -> tuple[list[int], float]:
         return [0] * (len(self._bounds) + 1), 0.0
 
 
 class Reading(Family):
-    """A number that is read when it is asked for."""
+    """A number that is read whenever the metrics are rendered."""
 
     def __init__(self, name: str, summary: str, read: Callable[[], float], kind: str = "gauge") -> None:
         super().__init__(name, summary)
@@ -128,33 +128,30 @@ class Reading(Family):
         self._read = read
 
     def samples(self) -> Iterator[Sample]:
-        """One series."""
+        """A single series."""
         yield "", (), self._read()
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """The text format 0.0.4."""
+    """Renders all metrics as text in the format 0.0.4, at their current values."""
     lines: list[str] = []
     for family in families:
         lines += [f"# HELP {family.name} {family.summary}", f"# TYPE {family.name} {family.kind}"]
         for suffix, labels, value in family.samples():
-            shown = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
-            lines.append(
-                f"{family.name}{suffix}{{{shown}}} {_number(value)}"
-                if shown
-                else f"{family.name}{suffix} {_number(value)}"
-            )
+            selector = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
+            series = f"{family.name}{suffix}{{{selector}}}" if selector else f"{family.name}{suffix}"
+            lines.append(f"{series} {_number(value)}")
     return "\n".join(lines).encode() + b"\n"
 
 
 def process_families() -> tuple[Family, ...]:
-    """What every process shows of itself, under the names that all dashboards know."""
+    """Metrics of the process, under the names that Prometheus clients and dashboards use."""
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     return (
         Reading("process_resident_memory_bytes", "Resident memory", lambda: int(_stat()[21]) * page),
         Reading("process_virtual_memory_bytes", "Virtual memory", lambda: int(_stat()[20])),
         Reading("process_open_fds", "Open file descriptors", lambda: sum(1 for _ in Path("/proc/self/fd").iterdir())),
-        Reading("process_start_time_seconds", "Start, as a Unix time", _boot_time_plus(ticks)),
+        Reading("process_start_time_seconds", "Start time, in seconds since 1970", _start_time(ticks)),
         Reading(
             "process_cpu_seconds_total",
             "CPU time used",
@@ -165,11 +162,11 @@ def process_families() -> tuple[Family, ...]:
 
 
 def _stat() -> list[str]:
-    """/proc/self/stat from the state on: the name before it may hold anything."""
+    """The fields of /proc/self/stat after the process name, which may contain any character."""
     return Path("/proc/self/stat").read_text().rpartition(")")[2].split()
 
 
-def _boot_time_plus(ticks: int) -> Callable[[], float]:
+def _start_time(ticks: int) -> Callable[[], float]:
     boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
     started = int(boot.split()[1]) + int(_stat()[19]) / ticks
     return lambda: started

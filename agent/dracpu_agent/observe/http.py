@@ -1,7 +1,6 @@
-"""/healthz, /readyz and /metrics over HTTP/1.1, for the kubelet's probes and for Prometheus.
+"""Serves /healthz, /readyz and /metrics over HTTP/1.1, for the kubelet's probes and for Prometheus.
 
-Written by hand because it is small: GET and HEAD of three paths, one request a connection. A library would cost
-memory on every node.
+It supports GET and HEAD of three paths, with one request per connection; a library would cost memory on every node.
 """
 
 import asyncio
@@ -26,11 +25,11 @@ log = structlog.get_logger("http")
 
 
 class HttpServerError(DriverError):
-    """The address is not one, or cannot be listened on."""
+    """The address is invalid, or the server cannot listen on it."""
 
 
 class Health(Protocol):
-    """Who knows how the agent is. A list of reasons why not; an empty one is good news."""
+    """Provides the agent's health as lists of reasons; an empty list means healthy."""
 
     def live(self) -> list[str]:
         """Reasons to restart the agent."""
@@ -43,7 +42,7 @@ class Health(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back."""
+    """An HTTP answer."""
 
     status: HTTPStatus
     body: bytes
@@ -61,14 +60,14 @@ class HttpServer:
         self._host, self._port = parse_address(address)
         self._exchanges = ExchangeServer(self._exchange, exchange_seconds)
         self._pages: Mapping[str, Callable[[], Answer]] = {
-            "/healthz": lambda: _verdict(health.live()),
-            "/readyz": lambda: _verdict(health.ready()),
+            "/healthz": lambda: _health(health.live()),
+            "/readyz": lambda: _health(health.ready()),
             "/metrics": lambda: Answer(HTTPStatus.OK, metrics.render(), METRICS_TYPE),
         }
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listens; raises HttpServerError when it cannot."""
+        """Starts to listen; raises HttpServerError."""
         try:
             self._server = await asyncio.start_server(
                 self._exchanges.serve, self._host, self._port, limit=REQUEST_BYTES
@@ -80,7 +79,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on, of interest where the address said 0."""
+        """The port that the server listens on, which differs from the address if that has port 0."""
         if self._server is None:
             raise RuntimeError("the server has not been started")
         port: int = self._server.sockets[0].getsockname()[1]
@@ -111,24 +110,26 @@ class HttpServer:
         if page is None:
             return method, _plain(HTTPStatus.NOT_FOUND)
         if method not in {"GET", "HEAD"}:
-            return method, Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n", allow="GET, HEAD")
+            return method, Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"use GET or HEAD\n", allow="GET, HEAD")
         try:
             return method, page()
         except Exception:
-            log.exception("page failed", path=target)
+            log.exception("cannot answer a request", path=target)
             return method, _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def parse_address(address: str) -> tuple[str | None, int]:
-    """Reads "host:port", ":port" (all addresses) and "[IPv6]:port"."""
+    """Parses "host:port", ":port" (all addresses) or "[IPv6]:port"; raises HttpServerError."""
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535 or (":" in host and not bracketed):
-        raise HttpServerError(f'"{address}" is no address: write ":8080", "127.0.0.1:8080" or "[::1]:8080"')
+        raise HttpServerError(
+            f'"{address}" is not an address: use for example ":8080", "127.0.0.1:8080" or "[::1]:8080"'
+        )
     return (host[1:-1] if bracketed else host) or None, int(port)
 
 
-def _verdict(reasons: list[str]) -> Answer:
+def _health(reasons: list[str]) -> Answer:
     if not reasons:
         return Answer(HTTPStatus.OK, b"ok\n")
     return Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons).encode())

@@ -1,4 +1,4 @@
-"""How the agent logs: one line an event on stderr, JSON for machines, text for people."""
+"""Configures logging: one line per event on stderr, as JSON for machines or text for people."""
 
 import logging
 import sys
@@ -11,10 +11,10 @@ _FIRST_KEYS: Final = ("timestamp", "level", "logger", "event")
 
 
 def configure(log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """Sets up structlog, and routes into it what libraries say through the standard library's logging.
+    """Configures structlog, and formats the standard library's log records like its events.
 
-    The formats are "json", "text" and "auto": text on a terminal, JSON elsewhere. Libraries are heard from "warning"
-    on, for what they do all day long is of no interest.
+    The formats are "json", "text" and "auto": text on a terminal, JSON elsewhere. Of the records, which come from
+    libraries, only warnings and errors are logged.
     """
     stream = stream or sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
@@ -29,13 +29,13 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
         processors=[*prepare, *render],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=lambda name="": _NamedLogger(name, stream),
-        cache_logger_on_first_use=False,  # modules get theirs at import, before this is called
+        cache_logger_on_first_use=False,  # modules create their loggers at import, before this call
     )
     _route_libraries(stream, max(threshold, logging.WARNING), prepare, render)
 
 
 class _NamedLogger(structlog.WriteLogger):
-    """Writes lines; knows the name that its room gave it."""
+    """Writes lines, and has the name with which a module created it."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         super().__init__(stream)
@@ -47,13 +47,13 @@ def _json() -> list[Processor]:
 
 
 def _text(*, colors: bool) -> list[Processor]:
-    # the default formatter would print local variables, tokens among them, where `rich` is installed
+    # if `rich` is installed, the default formatter prints local variables, which may be tokens
     plain = structlog.dev.plain_traceback
     return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
 
 
 def _order(_logger: WrappedLogger, _method: str, event: EventDict) -> dict[str, Any]:
-    """What every line has stands first, so that a column of lines can be read."""
+    """Moves the keys that every line has to its beginning, so that lines can be compared by eye."""
     first = {key: event.pop(key) for key in _FIRST_KEYS if key in event}
     return first | dict(event)
 

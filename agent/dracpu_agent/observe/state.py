@@ -1,7 +1,4 @@
-"""The state of a running agent as one JSON document, over a unix socket that only root can open.
-
-`dracpu-agent state` reads it.
-"""
+"""Serves the agent's state as a JSON document on a unix socket that only root can open, for `dracpu-agent state`."""
 
 import asyncio
 import json
@@ -14,15 +11,15 @@ from dracpu_agent.observe.exchange import ExchangeServer
 from dracpu_api.errors import DriverError
 
 SOCKET: Final = "agent.sock"
-EXCHANGE_SECONDS: Final = 5.0  # for the whole document, on either side
+EXCHANGE_SECONDS: Final = 5.0  # for the whole document, in the server and in the client
 
 
 class StateError(DriverError):
-    """The state cannot be served, or nobody serves it."""
+    """The state cannot be served or read."""
 
 
 class StateServer:
-    """Tells whoever connects the state of that moment."""
+    """Sends the agent's current state to each client that connects."""
 
     def __init__(self, state_dir: Path, document: Callable[[], object]) -> None:
         self._path = state_dir / SOCKET
@@ -31,11 +28,11 @@ class StateServer:
         self._exchanges = ExchangeServer(self._exchange, EXCHANGE_SECONDS)
 
     async def start(self) -> None:
-        """Listens; a socket that a former process left is replaced."""
+        """Starts to listen, and replaces a socket left by an earlier process; raises StateError."""
         self._server = await asyncio.start_unix_server(self._exchanges.serve, sock=_bind(self._path))
 
     async def stop(self) -> None:
-        """Takes the socket away and breaks off what is under way."""
+        """Removes the socket and aborts all connections."""
         if self._server is not None:
             self._path.unlink(missing_ok=True)
             await self._exchanges.stop(self._server)
@@ -47,7 +44,7 @@ class StateServer:
 
 
 def read_state(state_dir: Path) -> object:
-    """The state of the agent that runs here; raises StateError when there is none."""
+    """Reads the state of the agent that uses this directory; raises StateError."""
     path = state_dir / SOCKET
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -62,7 +59,7 @@ def read_state(state_dir: Path) -> object:
     try:
         return json.loads(answer)
     except ValueError as error:
-        raise StateError(f"the agent broke off its answer on {path}; its log tells why") from error
+        raise StateError(f"the agent's answer on {path} is incomplete: see the agent's log") from error
 
 
 def _bind(path: Path) -> socket.socket:
@@ -70,7 +67,7 @@ def _bind(path: Path) -> socket.socket:
     try:
         path.unlink(missing_ok=True)
         listening.bind(str(path))
-        path.chmod(0o600)  # before it listens: nobody slips in
+        path.chmod(0o600)  # before listening: only root may connect
     except OSError as error:
         listening.close()
         raise StateError(f"cannot listen on {path}: {error}") from error
