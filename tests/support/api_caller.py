@@ -1,4 +1,4 @@
-"""The sandbox's API server, spoken to in plain HTTP."""
+"""A plain HTTP client for the sandbox's API server."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ THINGS = "/apis/things.dev/v1/things"
 
 @dataclass(frozen=True)
 class Answered:
-    """What came back."""
+    """An answer of the server."""
 
     code: int
     body: Any
@@ -35,7 +35,7 @@ class Answered:
 
 
 class Caller:
-    """An API server, and a client without opinions."""
+    """An API server and a client that sends requests unchanged."""
 
     def __init__(self, *crds: JsonObject) -> None:
         self.server = ApiServer(crds=crds)
@@ -55,7 +55,7 @@ class Caller:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """For what `call` cannot do."""
+        """The HTTP session, for requests that `call` does not support."""
         assert self._session is not None
         return self._session
 
@@ -68,7 +68,7 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         **query: str,
     ) -> Answered:
-        """One request; bytes go as they are."""
+        """Sends a request; a body of bytes is sent unchanged."""
         sent = {"Content-Type": "application/json", **(headers or {})}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         async with self.session.request(method, path, params=query, data=data, headers=sent) as answer:
@@ -77,20 +77,20 @@ class Caller:
             return Answered(answer.status, json.loads(text) if is_json else text, dict(answer.headers))
 
     async def get(self, path: str, **query: str) -> Any:
-        """What is there."""
-        return await self._good("GET", path, None, query)
+        """Reads an object or a list."""
+        return await self._successful("GET", path, None, query)
 
     async def create(self, path: str, body: JsonObject, **query: str) -> Any:
         """Creates an object."""
-        return await self._good("POST", path, body, query)
+        return await self._successful("POST", path, body, query)
 
     async def replace(self, path: str, body: JsonObject, **query: str) -> Any:
-        """Writes a whole object."""
-        return await self._good("PUT", path, body, query)
+        """Replaces an object."""
+        return await self._successful("PUT", path, body, query)
 
     async def patch(self, path: str, body: Any, how: str = "merge", **query: str) -> Any:
         """Changes an object."""
-        return await self._good("PATCH", path, body, query, PATCHES[how])
+        return await self._successful("PATCH", path, body, query, PATCHES[how])
 
     async def apply(self, path: str, body: JsonObject, manager: str, **query: str) -> Any:
         """Server-side apply."""
@@ -98,10 +98,10 @@ class Caller:
 
     async def delete(self, path: str, body: JsonObject | None = None, **query: str) -> Any:
         """Deletes an object."""
-        return await self._good("DELETE", path, body, query)
+        return await self._successful("DELETE", path, body, query)
 
     async def refused(self, method: str, path: str, body: Any = None, how: str = "", **query: str) -> JsonObject:
-        """The Status of a request that is refused."""
+        """Sends a request that must be refused, and returns the Status object."""
         answered = await self.call(method, path, body, headers={"Content-Type": PATCHES[how]} if how else {}, **query)
         assert answered.code >= 400, answered
         assert answered.body["kind"] == "Status"
@@ -111,9 +111,11 @@ class Caller:
 
     async def names(self, path: str, **query: str) -> list[str]:
         """The names in a list."""
-        return [one["metadata"]["name"] for one in (await self.get(path, **query))["items"]]
+        return [item["metadata"]["name"] for item in (await self.get(path, **query))["items"]]
 
-    async def _good(self, method: str, path: str, body: Any, query: Mapping[str, str], content_type: str = "") -> Any:
+    async def _successful(
+        self, method: str, path: str, body: Any, query: Mapping[str, str], content_type: str = ""
+    ) -> Any:
         headers = {"Content-Type": content_type} if content_type else {}
         answered = await self.call(method, path, body, headers=headers, **query)
         assert answered.code < 300, answered.body
@@ -121,12 +123,12 @@ class Caller:
 
 
 def config_map(name: str, data: Mapping[str, str] | None = None, **metadata: Any) -> JsonObject:
-    """The plainest of objects."""
+    """A ConfigMap."""
     return {"metadata": {"name": name, **metadata}, "data": dict(data or {})}
 
 
 def pod(name: str = "web", *, node: str = "", grace: int | None = None, **metadata: Any) -> JsonObject:
-    """A pod of one container."""
+    """A pod with one container."""
     spec: JsonObject = {"containers": [{"name": "main", "image": "example"}]}
     if node:
         spec["nodeName"] = node

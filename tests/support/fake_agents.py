@@ -1,4 +1,4 @@
-"""The agents of a fake cluster, as far as the operator sees them: they answer specs with statuses."""
+"""Agents for tests of the operator: they write a CpuNode's status when its spec changes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ LONG_AGO: Final = "2026-01-01T00:00:00Z"
 
 
 class FakeAgents:
-    """Answers for all nodes; what they refuse, and which ones are away, a test says."""
+    """The agents of all nodes. A test sets which of them are away, which settings they refuse and when they drain."""
 
     def __init__(self, api: FakeApi, *, cpus: int = 8) -> None:
         self.away: set[str] = set()
@@ -20,29 +20,27 @@ class FakeAgents:
         self._cpus = cpus
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         await self._api.until(self._answer_all, seconds=3600)
 
     def answer(self, name: str, **status: Any) -> None:
-        """One node's agent writes its status."""
-        self._api.edit("cpunodes", name, lambda one: one.update(status=self._status(one["spec"], **status)))
+        """Writes the status of a node's agent."""
+        self._api.edit("cpunodes", name, lambda node: node.update(status=self._status(node["spec"], **status)))
 
     def _answer_all(self) -> bool:
-        for one in self._api.all("cpunodes"):
-            spec, status = one["spec"], one.get("status") or {}
-            name = one["metadata"]["name"]
+        for cpu_node in self._api.all("cpunodes"):
+            spec, status = cpu_node["spec"], cpu_node.get("status") or {}
+            name = cpu_node["metadata"]["name"]
             if name in self.away:
                 continue
             refusal = self.refuse(spec["settings"])
             if refusal:
-                wanted = {"phase": "Failed", "appliedRevision": status.get("appliedRevision"), "why": refusal}
+                answer = {"phase": "Failed", "appliedRevision": status.get("appliedRevision"), "why": refusal}
             else:
                 phase = "Draining" if self.drain(spec) else "Ready"
-                wanted = {"phase": phase, "appliedRevision": spec["revision"], "why": ""}
-            if {key: status.get(key) for key in ("phase", "appliedRevision")} != {
-                key: wanted[key] for key in ("phase", "appliedRevision")
-            }:
-                self.answer(name, **wanted)
+                answer = {"phase": phase, "appliedRevision": spec["revision"], "why": ""}
+            if any(status.get(key) != answer[key] for key in ("phase", "appliedRevision")):
+                self.answer(name, **answer)
         return False
 
     def _status(

@@ -1,4 +1,4 @@
-"""The sandbox's API server with what tests need besides: a hand in its store, a record of its requests, faults.
+"""The sandbox's API server for tests, with direct access to its store, a record of its requests, and faults.
 
     async with FakeApi() as api:
         api.add("nodes", {"metadata": {"name": "n1"}})
@@ -6,11 +6,11 @@
         ...
         await api.until(lambda: api.all("resourceslices"))
 
-Objects are addressed by their plural ("resourceslices"), "default/x" or "x". What comes over HTTP is treated as the
-sandbox treats it; what a test puts there by hand is there, complete or not. Nothing is collected as garbage. `gates`
-are those of Kubernetes 1.36 until a test changes them.
+A test addresses objects by plural ("resourceslices") and name ("default/x" or "x"). Objects that are sent over HTTP are
+validated as in the sandbox; objects that a test adds are stored unchanged. There is no garbage collection. `gates` has
+the feature gates of Kubernetes 1.36 until a test changes it.
 
-Faults: `fail` answers the next requests with an error, `lose_answer` does what is asked and cuts the connection,
+Faults: `fail` answers the next requests with an error, `lose_answer` executes them and cuts the connection,
 `cut_watches`, `expire_watches` (410), `hold_watches` (they lag), `pause` (requests hang).
 """
 
@@ -48,15 +48,15 @@ _CRDS: Final = Path(__file__).parents[2] / "crds"
 class _Fault:
     what: str
     times: int
-    refusal: RefusedError | None  # None: the request is done, its answer is lost
+    refusal: RefusedError | None  # None: the request is executed, its answer is lost
 
 
 class FakeApi:
-    """See the module."""
+    """An API server whose store a test reads and changes directly."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
-        self.tokens: set[str] = set()  # when not empty, others are answered 401
+        self.tokens: set[str] = set()  # if not empty, other tokens are answered with 401
         self.gates = set(ON_BY_DEFAULT)
         self._server = ApiServer(crds=_definitions(), tls=tls, admit=self._admit, collects_garbage=False)
         self._server.around = self._around
@@ -81,25 +81,25 @@ class FakeApi:
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """The server's URL."""
         return self._server.url
 
-    # What a test sees and does behind the agent's back
+    # Direct access to the store
 
     def add(self, plural: str, body: JsonObject, *, namespace: str = "") -> JsonObject:
         """Creates an object."""
         kind = self._kinds[plural]
-        said = body.get("metadata", {})
-        metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp(), "generation": 1, **said}
-        if home := namespace or said.get("namespace", ""):
-            metadata["namespace"] = home
+        given = body.get("metadata", {})
+        metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp(), "generation": 1, **given}
+        if namespace := namespace or given.get("namespace", ""):
+            metadata["namespace"] = namespace
         new = {"apiVersion": kind.api_version, "kind": kind.kind, **copy.deepcopy(body), "metadata": metadata}
         key = (metadata.get("namespace", ""), metadata["name"])
-        assert self._objects.store.get(kind.storage, key) is None, f"{plural} {key} is there already"
+        assert self._objects.store.get(kind.storage, key) is None, f"{plural} {key} exists already"
         return self._put(kind, key, new)
 
     def get(self, plural: str, key: str) -> JsonObject:
-        """An object by "name" or "namespace/name"."""
+        """Reads an object by "name" or "namespace/name"."""
         kind = self._kinds[plural]
         namespace, _, name = key.rpartition("/")
         return _copied(kind, self._objects.get(kind, namespace, name))
@@ -110,7 +110,7 @@ class FakeApi:
         return [_copied(kind, stored) for stored in self._objects.store.all(kind.storage)]
 
     def edit(self, plural: str, key: str, change: Callable[[JsonObject], object]) -> JsonObject:
-        """Changes an object in place, whatever its version."""
+        """Changes an object without a check of its version."""
         kind, before, edited = self._kinds[plural], self.get(plural, key), self.get(plural, key)
         change(edited)
         if edited == before:
@@ -121,10 +121,10 @@ class FakeApi:
     def write(
         self, manager: str, plural: str, key: str, change: Callable[[JsonObject], object], subresource: str = ""
     ) -> JsonObject:
-        """Changes an object as somebody does who is noted as the owner of what changes."""
+        """Changes an object as a client, which becomes the field manager of the changed fields."""
 
-        def changed(one: JsonObject) -> JsonObject:
-            edited = copy.deepcopy(one)
+        def changed(stored: JsonObject) -> JsonObject:
+            edited = copy.deepcopy(stored)
             change(edited)
             return edited
 
@@ -134,25 +134,25 @@ class FakeApi:
         return _copied(kind, written.stored)
 
     def remove(self, plural: str, key: str) -> None:
-        """Deletes an object, whatever would keep it."""
+        """Deletes an object, even if it has finalizers."""
         namespace, _, name = key.rpartition("/")
         self._objects.store.remove(self._kinds[plural].storage, (namespace, name))
 
     def written(self) -> list[str]:
-        """The requests that change something, as text: "POST resourceslices"."""
-        return [str(one) for one in self.requests if one.method != "GET"]
+        """The writing requests as text: "POST resourceslices"."""
+        return [str(request) for request in self.requests if request.method != "GET"]
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
-        """Waits until the condition holds; it is looked at after each change and each request."""
+        """Waits until the condition holds; it is checked after each change and each request."""
         async with asyncio.timeout(seconds):
             while not condition():
                 await self._changed.wait()
 
     async def settled(self, quiet: float = 0.05) -> None:
-        """Waits until the server has been asked nothing for a while, for tests that show that nothing happens."""
-        seen = -1
-        while seen != len(self.requests):
-            seen = len(self.requests)
+        """Waits until there was no request for a time, for tests that show that nothing is written."""
+        count = -1
+        while count != len(self.requests):
+            count = len(self.requests)
             await asyncio.sleep(quiet)
 
     # Faults
@@ -167,36 +167,36 @@ class FakeApi:
         times: int = 1,
         retry_after: int | None = None,
     ) -> None:
-        """The next `times` requests that match `what` ("PUT resourceslices", a regular expression) are refused."""
+        """Refuses the next `times` requests that match `what`, a regular expression like "PUT resourceslices"."""
         refusal = RefusedError(code, reason or "Injected", message, retry_after=retry_after)
         self._faults.append(_Fault(what, times, refusal))
 
     def lose_answer(self, what: str, *, times: int = 1) -> None:
-        """The next requests that match are carried out, but the connection is cut instead of an answer."""
+        """Executes the next matching requests, and cuts their connections instead of sending an answer."""
         self._faults.append(_Fault(what, times, None))
 
     def pause(self) -> None:
-        """Requests hang from now on."""
+        """Lets requests hang until `resume`."""
         self._running.clear()
 
     def resume(self) -> None:
-        """The end of `pause`."""
+        """Ends `pause`."""
         self._running.set()
 
     def hold_watches(self) -> None:
-        """Watches show nothing new until `release_watches`."""
+        """Holds the events of watches back until `release_watches`."""
         self._server.watches.hold()
 
     def release_watches(self) -> None:
-        """The end of `hold_watches`: what was held comes in order."""
+        """Ends `hold_watches`, and sends the held events in order."""
         self._server.watches.release()
 
     def cut_watches(self) -> None:
-        """Breaks the connections of all watches."""
+        """Aborts the connections of all watches."""
         self._server.watches.cut()
 
     def expire_watches(self) -> None:
-        """Forgets the history: open watches end with 410, and so do those that begin at an older revision."""
+        """Ends open watches, and later watches from an older revision, with 410."""
         self._server.watches.expire()
 
     def bookmark(self) -> None:
@@ -205,10 +205,10 @@ class FakeApi:
 
     @property
     def watching(self) -> int:
-        """How many watches are open."""
+        """The number of open watches."""
         return len(self._server.watches)
 
-    # Inside
+    # Internals
 
     async def _around(
         self, request: Request, proceed: Callable[[], Awaitable[web.StreamResponse]]

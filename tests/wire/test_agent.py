@@ -1,4 +1,4 @@
-"""The agent as a whole, as kubelet, runtime and API server see it."""
+"""The whole agent, connected to a kubelet, a runtime and an API server."""
 
 import pytest
 from nodes import NODE, claim_object, outstanding, ref, share, spec, uid, whole
@@ -15,7 +15,7 @@ def cdi(number):
     return f"dra.k8s.io/cpu=claim-{uid(number)}"
 
 
-async def test_a_started_agent_publishes_its_devices_and_says_that_it_is_ready():
+async def test_a_started_agent_publishes_its_devices_and_reports_that_it_is_ready():
     async with whole_node() as node:
         capacities = {name: device["capacity"]["dra.cpu/cpu"]["value"] for name, device in node.devices().items()}
         assert capacities == {NUMA0: "2", NUMA1: "4"}
@@ -25,12 +25,12 @@ async def test_a_started_agent_publishes_its_devices_and_says_that_it_is_ready()
             "exclusive": "",
             "shared": "2-7",
         }
-        assert {c["type"]: c["status"] for c in node.status["conditions"]} == dict.fromkeys(
+        assert {condition["type"]: condition["status"] for condition in node.status["conditions"]} == dict.fromkeys(
             ("ConfigApplied", "KubeletRegistered", "RuntimeConnected", "SlicesPublished", "StateHealthy"), "True"
         )
 
 
-async def test_a_claims_way_from_prepare_to_unprepare():
+async def test_a_claims_containers_have_its_cpus_from_prepare_to_unprepare():
     async with whole_node() as node:
         before = await node.runtime.create_container(node.pod(), "before")
         assert node.runtime.cpuset_of(before) == "2-7"
@@ -44,22 +44,22 @@ async def test_a_claims_way_from_prepare_to_unprepare():
         assert node.runtime.cpuset_of(after) == "2-3,6-7"
         claim = f"default/{ref(1).name}"
         await node.api.until(lambda: node.api.get("resourceclaims", claim)["status"].get("devices"))
-        (shown,) = node.api.get("resourceclaims", claim)["status"]["devices"]
-        assert shown["data"] == {"cpuset": "4-5"}
+        (device_status,) = node.api.get("resourceclaims", claim)["status"]["devices"]
+        assert device_status["data"] == {"cpuset": "4-5"}
 
         await node.runtime.stop_container(pinned)
         await node.kubelet.unprepare_one(ref(1))
         await node.runtime.until(lambda: node.runtime.cpuset_of(before) == node.runtime.cpuset_of(after) == "2-7")
 
 
-async def test_deleted_slices_come_back():
+async def test_deleted_slices_are_published_again():
     async with whole_node() as node:
         (published,) = node.api.all("resourceslices")
         node.api.remove("resourceslices", published["metadata"]["name"])
         await node.api.until(lambda: set(node.devices()) == {NUMA0, NUMA1})
 
 
-async def test_a_changed_cpunode_is_followed_without_a_restart_while_a_claim_is_held():
+async def test_new_settings_apply_without_a_restart_while_a_claim_holds_cpus():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         await node.kubelet.prepare_one(ref(1))
@@ -73,7 +73,7 @@ async def test_a_changed_cpunode_is_followed_without_a_restart_while_a_claim_is_
         await node.ready()
 
 
-async def test_other_devices_appear_when_the_former_ones_have_been_closed_for_a_while():
+async def test_new_devices_are_published_after_the_old_ones_were_tainted_for_the_settle_time():
     async with whole_node() as node:
         node.configure(spec(Mode.INDIVIDUAL, revision="r2", settle_seconds=1))
         await node.api.until(lambda: node.status.get("phase") == "Settling")
@@ -86,7 +86,7 @@ async def test_other_devices_appear_when_the_former_ones_have_been_closed_for_a_
         await node.ready()
 
 
-async def test_a_claim_that_was_allocated_before_the_devices_changed_is_prepared_after():
+async def test_a_claim_that_was_allocated_before_the_devices_changed_can_still_be_prepared():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 4)]))
         node.configure(spec(Mode.INDIVIDUAL, revision="r2", outstanding=[outstanding(1, (NUMA1, 4))]))
@@ -102,7 +102,7 @@ async def test_a_claim_that_was_allocated_before_the_devices_changed_is_prepared
         await node.ready()
 
 
-async def test_a_revision_counts_as_applied_only_when_its_slices_stand_at_the_api_server():
+async def test_a_revision_is_applied_only_after_its_slices_are_published():
     async with whole_node() as node:
         node.api.fail("(POST|PUT) resourceslices", 503, times=1000)
         node.configure(spec(Mode.INDIVIDUAL, revision="r2"))
@@ -116,7 +116,7 @@ async def test_a_revision_that_changes_no_device_is_applied_at_once():
         await node.api.until(lambda: node.status.get("appliedRevision") == "r2")
 
 
-async def test_settings_that_the_node_cannot_apply_are_refused_by_name_and_change_nothing():
+async def test_settings_that_the_node_cannot_apply_are_refused_and_change_nothing():
     async with whole_node() as node:
         node.configure(spec(reserved="0,64", revision="r2"))
         await node.api.until(lambda: node.condition("ConfigApplied").get("status") == "False")
@@ -126,7 +126,7 @@ async def test_settings_that_the_node_cannot_apply_are_refused_by_name_and_chang
         assert set(node.devices()) == {NUMA0, NUMA1}
 
 
-async def test_refused_settings_apply_by_themselves_once_nothing_stands_against_them():
+async def test_refused_settings_apply_when_the_reason_has_gone():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         await node.kubelet.prepare_one(ref(1))
@@ -137,7 +137,7 @@ async def test_refused_settings_apply_by_themselves_once_nothing_stands_against_
         await node.ready()
 
 
-async def test_a_node_that_no_config_selects_any_more_offers_nothing_and_keeps_its_claims():
+async def test_a_node_without_a_cpunode_publishes_nothing_and_keeps_its_claims():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         await node.kubelet.prepare_one(ref(1))
@@ -147,7 +147,7 @@ async def test_a_node_that_no_config_selects_any_more_offers_nothing_and_keeps_i
         assert node.runtime.cpuset_of(pinned) == "4-5"
 
 
-async def test_a_claim_that_cannot_be_prepared_tells_its_owner_why():
+async def test_the_kubelet_gets_the_reason_why_a_claim_cannot_be_prepared():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, "500m")]))
         with pytest.raises(KubeletError, match="whole number of at least 1"):
@@ -156,7 +156,7 @@ async def test_a_claim_that_cannot_be_prepared_tells_its_owner_why():
             await node.kubelet.prepare_one(ref(2))
 
 
-async def test_a_forged_environment_does_not_get_a_container_created():
+async def test_a_container_with_a_forged_environment_is_not_created():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         await node.kubelet.prepare_one(ref(1))
@@ -164,7 +164,7 @@ async def test_a_forged_environment_does_not_get_a_container_created():
             await node.runtime.create_container(node.pod(), "forger", env=[f"DRA_CPUSET_{uid(1)}=4-5"])
 
 
-async def test_a_killed_agent_goes_on_where_it_was():
+async def test_a_restarted_agent_restores_claims_and_pins_containers_created_meanwhile():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         node.claim(claim_object(2, [share(NUMA1, 2)]))
@@ -182,7 +182,7 @@ async def test_a_killed_agent_goes_on_where_it_was():
         assert node.runtime.cpuset_of(second) == "6-7"
 
 
-async def test_a_restarted_runtime_finds_every_container_where_it_was():
+async def test_containers_keep_their_cpus_after_a_restart_of_the_runtime():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         await node.kubelet.prepare_one(ref(1))
@@ -193,7 +193,7 @@ async def test_a_restarted_runtime_finds_every_container_where_it_was():
         assert (node.runtime.cpuset_of(pinned), node.runtime.cpuset_of(shared)) == ("4-5", "2-3,6-7")
 
 
-async def test_individual_devices_are_exactly_the_cpus_that_the_allocation_names():
+async def test_in_individual_mode_a_claim_gets_exactly_the_allocated_cpus():
     async with whole_node(spec(Mode.INDIVIDUAL)) as node:
         node.claim(claim_object(1, [whole(cpu) for cpu in (2, 3, 5)]))
         devices = await node.kubelet.prepare_one(ref(1))
@@ -202,7 +202,7 @@ async def test_individual_devices_are_exactly_the_cpus_that_the_allocation_names
         assert node.runtime.cpuset_of(pinned) == "2-3,5"
 
 
-async def test_without_the_api_server_a_restarted_agent_serves_what_it_knows():
+async def test_without_the_api_server_a_restarted_agent_prepares_only_claims_that_it_knows():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         first = await node.kubelet.prepare_one(ref(1))

@@ -1,4 +1,4 @@
-"""CPUs that go offline and come back under a running agent, as kubelet, runtime and API server see it."""
+"""CPUs go offline and online while the agent runs; kubelet, runtime and API server are informed."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ NUMA1 = "cpudevnuma001"
 
 
 class Computer:
-    """A machine's /sys and /proc, which can be told to show something else from one moment to the next."""
+    """A machine's /sys and /proc, whose content a test replaces atomically."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -65,7 +65,7 @@ async def test_a_claim_whose_cpus_go_offline_is_reported_everywhere_and_kept():
             )
             assert (node.runtime.cpuset_of(pinned), node.runtime.cpuset_of(shared)) == ("4-5", "2-3,6-7")
             health = node.kubelet.watch_health()
-            assert {device.device.device_name: device.health for device in await anext(health)}[NUMA1] == 1
+            assert {entry.device.device_name: entry.health for entry in await anext(health)}[NUMA1] == 1
 
             machine.show(offline="4,7")
             node.read_machine_again()
@@ -75,8 +75,8 @@ async def test_a_claim_whose_cpus_go_offline_is_reported_everywhere_and_kept():
             device = node.devices()[NUMA1]
             assert [(taint["key"], taint["effect"]) for taint in device["taints"]] == [("dra.cpu/offline", "None")]
             assert device["capacity"]["dra.cpu/cpu"]["value"] == "2"
-            sick = next(device for device in await anext(health) if device.device.device_name == NUMA1)
-            assert (sick.health, "CPU 4" in sick.message) == (2, True)
+            unhealthy = next(entry for entry in await anext(health) if entry.device.device_name == NUMA1)
+            assert (unhealthy.health, "CPU 4" in unhealthy.message) == (2, True)
             await node.api.until(lambda: node.condition("StateHealthy")["reason"] == "CPUsOffline")
             assert "default/claim-1 (4)" in node.condition("StateHealthy")["message"]
             await node.api.until(lambda: node.status["topology"]["counts"]["cpus"] == 6)
@@ -150,7 +150,7 @@ async def test_sighup_reads_the_machine_again():
 
 
 class Machine:
-    """A machine as a list of what it shows, one after the other, the last one for ever."""
+    """A machine that shows a list of topologies one after the other, and then the last one; None is an error."""
 
     def __init__(self, start: Topology, *shown: Topology | None) -> None:
         self._known = start

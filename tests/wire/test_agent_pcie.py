@@ -1,4 +1,4 @@
-"""PCIe roots from the machine into slices, and from other drivers' slices back to the CPUs that a claim gets."""
+"""PCIe roots are published in slices, and a claim gets CPUs close to the devices of other drivers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,8 +21,8 @@ TWO_ROOTS: Topology = replace(
 
 
 def exposing() -> CpuNodeSpec:
-    told = spec(group_by=GroupBy.MACHINE)
-    return replace(told, settings=replace(told.settings, expose_pcie_roots=True))
+    grouped = spec(group_by=GroupBy.MACHINE)
+    return replace(grouped, settings=replace(grouped.settings, expose_pcie_roots=True))
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def cpus_of(node: WholeNode, number: int) -> str:
     return str(node.api.get("resourceclaims", name)["status"]["devices"][0]["data"]["cpuset"])
 
 
-async def test_groups_tell_the_roots_that_they_are_close_to():
+async def test_a_group_has_the_roots_that_it_is_close_to_as_attribute():
     async with node_with_roots() as node:
         assert node.devices()["cpudevmachine"]["attributes"][PCIE_ROOT] == {"strings": ["pci0000:00", "pci0000:80"]}
 
@@ -63,7 +63,7 @@ async def test_a_claim_with_a_network_card_gets_the_cpus_close_to_it():
         assert await cpus_of(node, 1) == "4-5"
 
 
-async def test_a_claim_whose_network_card_nobody_knows_is_prepared_all_the_same():
+async def test_a_claim_is_prepared_even_if_the_root_of_its_network_card_cannot_be_read():
     async with node_with_roots() as node:
         node.claim(with_nic(1))
         assert len(CpuSet.parse(await cpus_of(node, 1))) == 2
