@@ -102,17 +102,16 @@ class ApiClient:
         path = resource.path(namespace=namespace)
         return await self._call("POST", path, f"create {resource.plural}", query=query, body=body)
 
-    async def replace(self, resource: Resource, body: JsonObject, *, namespace: str = "") -> JsonObject:
+    async def replace(self, resource: Resource, body: JsonObject) -> JsonObject:
         """Replaces an object; metadata.resourceVersion, if set, must be the current one."""
         name = body["metadata"]["name"]
-        path = resource.path(name, namespace=namespace)
-        return await self._call("PUT", path, f"update {resource.plural} {name}", body=body)
+        return await self._call("PUT", resource.path(name), f"update {resource.plural} {name}", body=body)
 
     async def merge_patch(
-        self, resource: Resource, name: str, patch: JsonObject, *, namespace: str = "", subresource: str = ""
+        self, resource: Resource, name: str, patch: JsonObject, *, subresource: str = ""
     ) -> JsonObject:
         """Changes the fields in the patch; null deletes a field, lists are replaced as a whole."""
-        path = resource.path(name, namespace=namespace, subresource=subresource)
+        path = resource.path(name, subresource=subresource)
         content_type = "application/merge-patch+json"
         return await self._call("PATCH", path, f"patch {resource.plural} {name}", body=patch, content_type=content_type)
 
@@ -131,21 +130,16 @@ class ApiClient:
             content_type="application/apply-patch+yaml",  # JSON is YAML
         )
 
-    async def delete(
-        self, resource: Resource, name: str, *, namespace: str = "", uid: str = "", resource_version: str = ""
-    ) -> None:
+    async def delete(self, resource: Resource, name: str, *, uid: str, resource_version: str) -> None:
         """Deletes an object if it still has the given UID and resourceVersion."""
         preconditions = {"uid": uid, "resourceVersion": resource_version}
-        body = {"apiVersion": "v1", "kind": "DeleteOptions"} | {
-            "preconditions": {field: value for field, value in preconditions.items() if value}
-        }
-        path = resource.path(name, namespace=namespace)
-        await self._call("DELETE", path, f"delete {resource.plural} {name}", body=body)
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        await self._call("DELETE", resource.path(name), f"delete {resource.plural} {name}", body=body)
 
     async def watch(
         self, resource: Resource, *, resource_version: int, field_selector: str = ""
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Events after a resourceVersion, until the server ends the watch; ExpiredError if it is too old.
+        """Events after a resourceVersion, until the server ends the watch; ExpiredError if that is too old.
 
         Iterate inside `contextlib.aclosing`, which closes the connection as soon as the loop is left.
         """
