@@ -185,13 +185,13 @@ async def test_a_pod_that_is_deleted_by_force_leaves_nothing_running() -> None:
 async def test_a_pod_that_is_deleted_while_it_is_prepared_is_never_started() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "db")
-        await world.api.settled()
+        await world.api.until_idle()
         world.api.pause()
         world.api.requests.clear()
         world.pod("db", {"cpus": "claim-1"})
         await world.api.until(lambda: any("resourceclaims" in str(one) for one in world.api.requests))
         world.delete("db")
-        await world.api.settled()
+        await world.api.until_idle()
         world.api.resume()
         await world.gone("db")
         world.claim(2, [share(NUMA1, 4)], "next")

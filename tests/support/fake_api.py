@@ -148,12 +148,12 @@ class FakeApi:
             while not condition():
                 await self._changed.wait()
 
-    async def settled(self, quiet: float = 0.05) -> None:
-        """Waits until there was no request for a time, for tests that show that nothing is written."""
+    async def until_idle(self, seconds: float = 0.05) -> None:
+        """Waits until there was no request for this time, for tests that show that nothing is written."""
         count = -1
         while count != len(self.requests):
             count = len(self.requests)
-            await asyncio.sleep(quiet)
+            await asyncio.sleep(seconds)
 
     # Faults
 

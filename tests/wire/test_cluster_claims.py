@@ -117,7 +117,7 @@ async def test_a_write_that_cannot_succeed_is_dropped(server: FakeApi, writer: D
         writer.set(claim(server, "first", grant("2")), [grant("2")])
         writer.set(claim(server, "second", grant("3")), [grant("3")])
         await server.until(lambda: device_statuses(server, "second"))
-        await server.settled()
+        await server.until_idle()
     assert len(server.written()) == 2
 
 
@@ -126,7 +126,7 @@ async def test_another_claim_of_the_same_name_is_not_changed(server: FakeApi, wr
     async with background(writer.run()):
         writer.set(ClaimRef("default", "c", "uid-of-a-former-claim"), [grant("2")])
         await server.until(server.written)
-        await server.settled()
+        await server.until_idle()
     assert device_statuses(server, "c") is None
 
 
@@ -138,7 +138,7 @@ async def test_only_the_latest_grants_of_a_claim_are_written(server: FakeApi, wr
     writer.forget(unprepared.uid)
     async with background(writer.run()):
         await server.until(lambda: device_statuses(server, "c"))
-        await server.settled()
+        await server.until_idle()
     assert device_statuses(server, "c")[0]["data"] == {"cpuset": "3"}
     assert len(server.written()) == 1
 
@@ -221,5 +221,5 @@ async def test_events_beyond_the_queues_size_are_dropped(server: FakeApi, client
         events.emit(Subject.cpu_node(f"n{number}"), "Normal", "Flood", "Test", "x")
     async with background(events.run()):
         await server.until(lambda: len(server.requests) == 256)
-        await server.settled()
+        await server.until_idle()
     assert len(server.all("events")) == 256

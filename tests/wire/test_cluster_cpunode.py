@@ -86,7 +86,7 @@ async def test_changes_of_the_status_and_of_other_nodes_are_not_reported(node: N
         node.writer.set(status())
         node.server.add("cpunodes", cpu_node("x", "n2"))
         await node.shows(phase="Ready")
-        await node.server.settled()
+        await node.server.until_idle()
         assert node.specs.empty()
 
 
@@ -95,7 +95,7 @@ async def test_an_unchanged_status_is_written_once(node: Node) -> None:
         node.writer.set(status())
         await node.shows(phase="Ready")
         node.writer.set(status())
-        await node.server.settled()
+        await node.server.until_idle()
     assert node.server.written() == ["PATCH cpunodes/n1/status"]
     assert node.status["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
@@ -108,7 +108,7 @@ async def test_an_unchanged_status_is_not_written_after_a_restart(node: Node) ->
         again = Node(node.server, client, 0.05)
         async with again.running():
             again.writer.set(status())
-            await node.server.settled()
+            await node.server.until_idle()
     assert len(node.server.written()) == 1
 
 
@@ -129,7 +129,7 @@ async def test_an_urgent_change_is_written_at_once(node: Node) -> None:
         node.writer.set(status())
         await node.shows(phase="Ready")
         node.writer.set(status(claimsTotal=1))
-        await node.server.settled()
+        await node.server.until_idle()
         assert "claimsTotal" not in node.status
         node.now = NOW.replace(hour=1)
         node.writer.set(status("False", claimsTotal=1))
@@ -162,9 +162,9 @@ async def test_an_outdated_object_from_the_watch_is_ignored(node: Node) -> None:
         node.writer.observe(before)
         node.writer.set(status())
         await node.shows(phase="Ready")
-        await node.server.settled()  # until the answer has arrived, too
+        await node.server.until_idle()  # until the answer has arrived, too
         node.writer.observe(before)
-        await node.server.settled(quiet=0.1)
+        await node.server.until_idle(0.1)
     assert len(node.server.written()) == 1
 
 
@@ -182,7 +182,7 @@ async def test_fields_that_the_server_prunes_are_not_written_again(node: Node) -
     async with node.running():
         node.writer.set(status(unknown=1))
         await node.shows(phase="Ready")
-        await node.server.settled(quiet=0.2)
+        await node.server.until_idle(0.2)
     assert "unknown" not in node.status
     assert len(node.server.written()) == 1
 
@@ -216,7 +216,7 @@ async def test_without_a_cpu_node_nothing_is_written(node: Node) -> None:
     async with node.running():
         node.writer.set(status())
         await node.specs.get()
-        await node.server.settled()
+        await node.server.until_idle()
         assert node.server.written() == []
         node.server.add("cpunodes", cpu_node("r2"))
         await node.shows(phase="Ready")

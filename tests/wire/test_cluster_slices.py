@@ -104,7 +104,7 @@ async def test_slices_of_an_earlier_run_stay_until_devices_are_set(node: Node) -
     )
     async with background(node.controller.run()):
         await node.server.until(lambda: node.server.watching)
-        await node.server.settled()
+        await node.server.until_idle()
     assert node.server.written() == []
 
 
@@ -115,7 +115,7 @@ async def test_a_restart_with_the_same_devices_writes_nothing(node: Node) -> Non
         node.controller.publish(cpus(0, 1))
         async with background(node.controller.run()):
             await node.published(*cpus(0, 1))
-            await node.server.settled()
+            await node.server.until_idle()
     assert node.server.written() == ["POST resourceslices"]
 
 
@@ -139,7 +139,7 @@ async def test_a_watch_that_lags_causes_no_extra_writes(node: Node) -> None:
         await node.reports(lambda state: state.reason == "Withdrawn")
         assert node.slices == []
         node.server.release_watches()
-        await node.server.settled()
+        await node.server.until_idle()
     assert [request.split()[0] for request in node.server.written()] == ["POST", "PUT", "PUT", "PUT", "DELETE"]
 
 
@@ -183,7 +183,7 @@ async def test_new_devices_and_a_registration_end_the_delay_after_repeated_delet
         for _ in range(2):  # after the first deletion the slice is published again at once
             await node.server.until(lambda: node.slices)
             node.server.remove("resourceslices", node.slices[0]["metadata"]["name"])
-        await node.server.settled()
+        await node.server.until_idle()
         assert node.slices == []
         if by == "new devices":
             node.controller.publish(cpus(1))
@@ -234,7 +234,7 @@ async def test_a_refusal_is_reported_with_the_servers_message(node: Node) -> Non
         state = await node.reports(lambda state: state.error is not None)
         assert state.reason == "Invalid"
         assert "exactly one value must be specified" in str(state.error)
-        await node.server.settled()
+        await node.server.until_idle()
         assert len(node.server.written()) == 1  # it is not repeated
         node.controller.publish(cpus(1))
         await node.published(*cpus(1))
@@ -312,7 +312,7 @@ async def test_dropped_taints_are_reported_and_not_written_again(node: Node) -> 
         state = await node.published(*group(32))
         assert state.reason == "FieldsDropped"
         assert "DRADeviceTaints" in str(state.error)
-        await node.server.settled()
+        await node.server.until_idle()
         assert node.server.written() == ["POST resourceslices"] * 2  # the dry run and the slice
 
 
@@ -333,7 +333,7 @@ async def test_without_support_for_lists_devices_are_published_without_them_and_
         assert state.published
         assert "DRAListTypeAttributes" in str(state.error)
         assert attributes(node) == {"dra.cpu/numCPUs"}
-        await node.server.settled()
+        await node.server.until_idle()
         assert node.server.written() == ["POST resourceslices"] * 3  # a dry run for lists, one for sharing, the slice
         node.controller.publish(group())
         await node.reports(lambda state: state.reason == "Published")

@@ -52,7 +52,7 @@ async def test_a_change_reaches_the_nodes_within_max_unavailable(world: World) -
         world.edit(mode="individual")
         for expected in (2, 4, 6, 8):
             await world.until(partial(world.reached, expected))
-            await world.api.settled()
+            await world.api.until_idle()
             assert len(world.having(mode="individual")) == expected
             for name in world.having(mode="individual") & world.agents.away:
                 world.agents.away.discard(name)
@@ -81,7 +81,7 @@ async def test_a_broken_config_stops_says_where_and_why_and_goes_on_once_it_is_p
         await world.applied(6)
         world.edit(reservedCPUs="400")
         await world.until(lambda: world.condition("Progressing").get("reason") == "Stopped")
-        await world.api.settled()
+        await world.api.until_idle()
         assert world.having(reservedCPUs="400") == {"n0", "n1"}
         assert world.status()["nodes"] == {"selected": 6, "applied": 0, "progressing": 4, "failed": 2}
         degraded = world.condition("Degraded")
@@ -141,16 +141,16 @@ async def test_what_has_not_changed_is_not_written(world: World) -> None:
     world.config()
     async with world.operator():
         await world.applied(3)
-        await world.api.settled(0.2)
+        await world.api.until_idle(0.2)
         before = len(world.api.written())
         world.api.edit("nodes", "n0", lambda one: one.update(status={"heartbeat": 1}))
         world.api.edit("cpudriverconfigs", "all", lambda one: one["metadata"].update(annotations={"a": "b"}))
         world.node("elsewhere", **{"kubernetes.io/os": "windows"})
-        await world.api.settled(0.2)
+        await world.api.until_idle(0.2)
         assert world.api.written()[before:] == []
     async with world.operator():
         await world.until(lambda: world.api.watching >= 3)
-        await world.api.settled(0.2)
+        await world.api.until_idle(0.2)
     assert world.api.written()[before:] == []
 
 
@@ -175,7 +175,7 @@ async def test_an_operator_that_ends_in_the_middle_of_a_rollout_is_followed_by_o
         await world.until(lambda: len(world.having(mode="individual")) == 2)
     async with world.operator(NEVER_LISTING):
         await world.until(lambda: world.api.watching >= 3)
-        await world.api.settled(0.2)
+        await world.api.until_idle(0.2)
         assert world.having(mode="individual") == {"n0", "n1"}
         world.agents.away = set()
         world.agents.answer("n0", phase="Ready", appliedRevision=world.specs()["n0"]["revision"])
@@ -236,7 +236,7 @@ async def test_a_write_without_an_answer_does_not_exceed_the_budget(world: World
         world.api.lose_answer("PATCH cpunodes")
         world.edit(mode="individual")
         await world.until(lambda: world.having(mode="individual"))
-        await world.api.settled(0.3)
+        await world.api.until_idle(0.3)
         assert world.having(mode="individual") == {"n0"}
 
 

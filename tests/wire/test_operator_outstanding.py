@@ -146,7 +146,7 @@ async def test_there_and_back_before_the_agent_saw_it_leaves_no_list(world: Swit
         assert await world.switch(mode="grouped") == grouped
         assert world.outstanding() == set()
         await world.lists(1)
-        await world.api.settled()
+        await world.api.until_idle()
         assert world.outstanding() == set()
 
 

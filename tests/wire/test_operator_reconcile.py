@@ -67,7 +67,7 @@ async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
         await api.until(lambda: len(api.all("cpunodes")) == 3)
         for one in api.all("cpunodes"):
             blind.answer(one["metadata"]["name"])
-        await api.settled()
+        await api.until_idle()
         yield blind
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -79,7 +79,7 @@ async def test_what_was_written_is_known_before_any_watch_tells(blind: Blind) ->
     await blind.api.until(lambda: blind.having("individual"))
     for _ in range(3):
         blind.fleet.changed.set()
-        await blind.api.settled()
+        await blind.api.until_idle()
     assert blind.having("individual") == {"n0"}
     assert blind.asked("PATCH cpunodes/n0") == 2  # made, and changed
 
@@ -88,7 +88,7 @@ async def test_what_became_of_a_write_without_an_answer_is_looked_up(blind: Blin
     blind.api.lose_answer("PATCH cpunodes/n0")
     blind.edit(mode="individual")
     await blind.api.until(lambda: blind.asked("GET cpunodes/n0"))
-    await blind.api.settled()
+    await blind.api.until_idle()
     assert blind.having("individual") == {"n0"}
     assert blind.asked("PATCH cpunodes/n0") == 2
     assert blind.reconciler.ready() == []
@@ -99,7 +99,7 @@ async def test_a_cpu_node_that_went_with_its_node_is_not_made_again(blind: Blind
     blind.api.remove("nodes", "n0")
     blind.edit(mode="individual")
     await blind.api.until(lambda: blind.having("individual"))
-    await blind.api.settled()
+    await blind.api.until_idle()
     assert blind.having("individual") == {"n1"}
     assert blind.asked("PATCH cpunodes/n0") == 2  # made, and refused: it was not there
     assert set(blind.fleet.nodes) == {"n1", "n2"}
@@ -113,7 +113,7 @@ async def test_a_cpu_node_that_was_made_anew_behind_its_back_is_read_again(blind
     made = blind.api.add("cpunodes", body)
     blind.edit(mode="individual")
     await blind.api.until(lambda: blind.having("individual"))
-    await blind.api.settled()
+    await blind.api.until_idle()
     assert blind.fleet.cpu_nodes["n0"].uid == made["metadata"]["uid"]
     assert blind.having("individual") == {"n0"}
 
@@ -156,7 +156,7 @@ async def test_a_condition_that_flaps_is_written_at_a_pace(blind: Blind) -> None
     for _ in range(3):
         for troubles in ({"RuntimeConnected": "no"}, {}):
             blind.answer("n0", troubles=troubles)
-            await blind.api.settled()
+            await blind.api.until_idle()
     assert told() == before  # not long after what was told before
 
 
