@@ -15,8 +15,9 @@ from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, RuntimeInfo
-from dracpu_agent.report.conditions import CONFIG_APPLIED, Condition, Standing
+from dracpu_agent.report.conditions import Condition, Standing
 from dracpu_agent.topology.topology import Cpu, Topology
+from dracpu_api.conditions import NodeCondition
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, OutstandingClaim, Settings
 
@@ -173,7 +174,7 @@ def running(state: NodeState, *containers: Container) -> None:
 def well(**differing: Any) -> Standing:
     """Every side that the agent depends on has reported success, but for what differs."""
     standing = Standing(
-        config=Condition(CONFIG_APPLIED, True, "Applied"),
+        config=Condition(NodeCondition.CONFIG_APPLIED, True, "Applied"),
         registration=RegistrationStatus(True),
         slices=SlicesState(True, 1, 2, 1, None, "Published"),
     )

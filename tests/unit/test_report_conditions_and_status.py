@@ -7,17 +7,13 @@ from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.report.conditions import (
-    CONFIG_APPLIED,
-    KUBELET_REGISTERED,
-    REFUSED,
-    RUNTIME_CONNECTED,
-    STATE_HEALTHY,
     Condition,
     conditions_of,
     unregistered,
 )
 from dracpu_agent.report.document import document_of, document_of_checkpoint, gauges_of
 from dracpu_agent.report.node_status import status_of
+from dracpu_api.conditions import NodeCondition, NodeReason
 from dracpu_api.settings import GroupBy, Mode
 
 NUMA1 = "cpudevnuma001"
@@ -33,7 +29,7 @@ def test_the_phase_shows_how_far_the_node_has_come():
     assert phase(NodeState(NODE, machine()), well(slices=waiting)) == "Pending"
     assert phase(state, well(slices=waiting)) == "Pending"
     assert phase(state, well()) == "Ready"
-    assert phase(state, well(config=Condition(CONFIG_APPLIED, False, REFUSED))) == "Failed"
+    assert phase(state, well(config=Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.REFUSED))) == "Failed"
     state.grant(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL))
     assert phase(state, well()) == "Draining"
@@ -80,7 +76,9 @@ def test_at_most_256_claims_are_shown_and_all_are_counted():
 
 
 def test_the_static_cpu_manager_is_named_with_what_to_do():
-    found = next(c for c in conditions_of(node(), well(static_cpu_manager=True)) if c.type == KUBELET_REGISTERED)
+    found = next(
+        c for c in conditions_of(node(), well(static_cpu_manager=True)) if c.type == NodeCondition.KUBELET_REGISTERED
+    )
     assert (found.true, found.reason) == (False, "StaticCPUManager")
     assert "cpuManagerPolicy" in found.message
 
@@ -88,7 +86,7 @@ def test_the_static_cpu_manager_is_named_with_what_to_do():
 def test_the_kubelet_condition_shows_its_last_answer():
     def kubelet(registration):
         standing = well(registration=registration)
-        found = next(c for c in conditions_of(node(), standing) if c.type == KUBELET_REGISTERED)
+        found = next(c for c in conditions_of(node(), standing) if c.type == NodeCondition.KUBELET_REGISTERED)
         return found.true, found.reason, unregistered(standing)
 
     assert kubelet(RegistrationStatus(True)) == (True, "Registered", [])
@@ -100,13 +98,13 @@ def test_the_kubelet_condition_shows_its_last_answer():
 def test_conditions_say_what_is_wrong_with_the_runtime_and_the_checkpoint():
     old = node(runtime=OLD_RUNTIME)
     by_type = {c.type: c for c in conditions_of(old, well())}
-    assert by_type[RUNTIME_CONNECTED].reason == "ConnectedWithoutUpdates"
+    assert by_type[NodeCondition.RUNTIME_CONNECTED].reason == "ConnectedWithoutUpdates"
     broken = well(checkpoint_problem="No space left on device")
     by_type = {c.type: c for c in conditions_of(old, broken)}
-    assert not by_type[STATE_HEALTHY].true
-    assert "No space left on device" in by_type[STATE_HEALTHY].message
+    assert not by_type[NodeCondition.STATE_HEALTHY].true
+    assert "No space left on device" in by_type[NodeCondition.STATE_HEALTHY].message
     rebuilt = well(checkpoint_damage="checksum")
-    assert {c.type: c for c in conditions_of(old, rebuilt)}[STATE_HEALTHY].reason == "Rebuilt"
+    assert {c.type: c for c in conditions_of(old, rebuilt)}[NodeCondition.STATE_HEALTHY].reason == "Rebuilt"
 
 
 def test_claims_that_keep_cpus_reserved_over_them_are_named():

@@ -5,14 +5,15 @@ from dataclasses import replace
 from nodes import machine, node, request, share, well, without
 
 from dracpu_agent.node import NodeState
-from dracpu_agent.report.conditions import STATE_HEALTHY, Condition, Standing, conditions_of
+from dracpu_agent.report.conditions import Condition, Standing, conditions_of
 from dracpu_agent.report.node_status import status_of
+from dracpu_api.conditions import NodeCondition
 
 NUMA1 = "cpudevnuma001"
 
 
 def condition(state: NodeState, standing: Standing) -> Condition:
-    return next(found for found in conditions_of(state, standing) if found.type == STATE_HEALTHY)
+    return next(found for found in conditions_of(state, standing) if found.type == NodeCondition.STATE_HEALTHY)
 
 
 def test_claims_that_miss_cpus_are_named_and_the_state_stays_healthy():

@@ -9,18 +9,10 @@ from typing import Final
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
-from dracpu_api.conditions import NodeReason
+from dracpu_api.conditions import NodeCondition, NodeReason
 from dracpu_api.cpuset import CpuSet
 
 NAMED: Final = 3  # claims or CPUs in a message
-
-CONFIG_APPLIED: Final = "ConfigApplied"
-KUBELET_REGISTERED: Final = "KubeletRegistered"
-RUNTIME_CONNECTED: Final = "RuntimeConnected"
-SLICES_PUBLISHED: Final = "SlicesPublished"
-STATE_HEALTHY: Final = "StateHealthy"
-
-REFUSED: Final = "Refused"  # the reason of ConfigApplied when the node cannot apply its settings
 
 _STATIC: Final = (
     "the kubelet's CPU manager has the policy static, which overrides every pinning: "
@@ -32,9 +24,9 @@ _STATIC: Final = (
 class Condition:
     """One aspect of the node; the message names what to do where it is not true."""
 
-    type: str
+    type: NodeCondition
     true: bool
-    reason: str
+    reason: str  # a NodeReason, or one of the API server
     message: str = ""
 
 
@@ -53,11 +45,12 @@ class Standing:
 
 def conditions_of(node: NodeState, standing: Standing) -> tuple[Condition, ...]:
     """The conditions of the CpuNode's status."""
+    slices = standing.slices
     return (
         _config(node, standing.config),
         _kubelet(standing),
         _runtime(node),
-        Condition(SLICES_PUBLISHED, standing.slices.published, standing.slices.reason, standing.slices.error or ""),
+        Condition(NodeCondition.SLICES_PUBLISHED, slices.published, slices.reason, slices.error or ""),
         _state(node, standing),
     )
 
@@ -91,77 +84,79 @@ def _config(node: NodeState, applied: Condition) -> Condition:
         return applied
     if node.settling:
         message = f"the former devices stay published for {node.spec.settle_seconds} s, closed to new claims"
-        return Condition(CONFIG_APPLIED, False, "Settling", message)
+        return Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.SETTLING, message)
     keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.reserved)]
     if keeping:
         named = _some([f"{claim.ref} ({claim.cpus & node.reserved})" for claim in keeping])
         message = f"reserved CPUs are still held by claims, which keep them until their pods end: {named}"
-        return Condition(CONFIG_APPLIED, True, "ReservedCPUsHeld", message)
+        return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.RESERVED_CPUS_HELD, message)
     if draining := node.draining():
         message = f"claims of the former devices keep their CPUs until their pods end: {_some(map(str, draining))}"
-        return Condition(CONFIG_APPLIED, True, "Draining", message)
+        return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.DRAINING, message)
     if ungrouped := node.ungrouped():
         message = (
             f"no device offers CPUs {ungrouped}: the kernel reports no group for them, pods without claims use them"
         )
-        return Condition(CONFIG_APPLIED, True, NodeReason.CPUS_NOT_GROUPED, message)
+        return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.CPUS_NOT_GROUPED, message)
     return applied
 
 
 def _kubelet(standing: Standing) -> Condition:
     if standing.static_cpu_manager:
-        return Condition(KUBELET_REGISTERED, False, "StaticCPUManager", _STATIC)
+        return Condition(NodeCondition.KUBELET_REGISTERED, False, NodeReason.STATIC_CPU_MANAGER, _STATIC)
     return _registration(standing.registration)
 
 
 def _registration(status: RegistrationStatus | None) -> Condition:
     if status is None:
-        return Condition(KUBELET_REGISTERED, False, "Waiting", "the kubelet has not registered the driver yet")
+        return Condition(
+            NodeCondition.KUBELET_REGISTERED, False, NodeReason.WAITING, "the kubelet has not registered the driver yet"
+        )
     if not status.registered:
-        return Condition(KUBELET_REGISTERED, False, "Refused", status.error)
-    return Condition(KUBELET_REGISTERED, True, "Registered")
+        return Condition(NodeCondition.KUBELET_REGISTERED, False, NodeReason.REFUSED, status.error)
+    return Condition(NodeCondition.KUBELET_REGISTERED, True, NodeReason.REGISTERED)
 
 
 def _runtime(node: NodeState) -> Condition:
     if not node.containers.synchronized:
         message = "the container runtime is not connected: is NRI enabled in its configuration?"
-        return Condition(RUNTIME_CONNECTED, False, "Disconnected", message)
+        return Condition(NodeCondition.RUNTIME_CONNECTED, False, NodeReason.DISCONNECTED, message)
     runtime = node.containers.runtime
     if not runtime.unsolicited_updates:
         message = (
             f"{runtime.name} {runtime.version} cannot take updates at any time (NRI before 0.12.1): containers get "
             "CPUs that became free only when another container is created or stopped"
         )
-        return Condition(RUNTIME_CONNECTED, True, "ConnectedWithoutUpdates", message)
-    return Condition(RUNTIME_CONNECTED, True, "Connected")
+        return Condition(NodeCondition.RUNTIME_CONNECTED, True, NodeReason.CONNECTED_WITHOUT_UPDATES, message)
+    return Condition(NodeCondition.RUNTIME_CONNECTED, True, NodeReason.CONNECTED)
 
 
 def _state(node: NodeState, standing: Standing) -> Condition:
     """The problem that keeps claims from being prepared comes first; remarks leave the condition true."""
     if standing.checkpoint_problem:
         message = f"the checkpoint cannot be written, no claim is prepared until it can: {standing.checkpoint_problem}"
-        return Condition(STATE_HEALTHY, False, "WriteFailed", message)
+        return Condition(NodeCondition.STATE_HEALTHY, False, NodeReason.WRITE_FAILED, message)
     remarks = list(_remarks(node, standing))
-    reason = remarks[0][0] if remarks else "Healthy"
-    return Condition(STATE_HEALTHY, True, reason, "; ".join(message for _, message in remarks))
+    reason = remarks[0][0] if remarks else NodeReason.HEALTHY
+    return Condition(NodeCondition.STATE_HEALTHY, True, reason, "; ".join(message for _, message in remarks))
 
 
-def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[str, str]]:
+def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, str]]:
     if offline := node.offline():
         yield (
-            "CPUsOffline",
+            NodeReason.CPUS_OFFLINE,
             f"CPUs of claims are offline, the claims keep them until their pods end: {name_offline(node, offline)}",
         )
     if standing.machine_problem:
         yield (
-            "MachineUnreadable",
+            NodeReason.MACHINE_UNREADABLE,
             f"the agent works with the last topology that it could read: {standing.machine_problem}",
         )
     if standing.checkpoint_damage:
-        yield "Rebuilt", f"the checkpoint was damaged and has been rebuilt: {standing.checkpoint_damage}"
+        yield NodeReason.REBUILT, f"the checkpoint was damaged and has been rebuilt: {standing.checkpoint_damage}"
     if incomplete := node.topology.incomplete:
         named = _some(f"CPU {cpu} ({reason})" for cpu, reason in incomplete.items())
-        yield "CPUsIncomplete", f"online CPUs that the kernel does not describe are not offered: {named}"
+        yield NodeReason.CPUS_INCOMPLETE, f"online CPUs that the kernel does not describe are not offered: {named}"
 
 
 def _some(things: Iterable[str]) -> str:

@@ -4,23 +4,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dracpu_agent.node import NodeState
-from dracpu_agent.report.conditions import CONFIG_APPLIED, REFUSED, SLICES_PUBLISHED, Condition
+from dracpu_agent.report.conditions import Condition
 from dracpu_agent.topology.layout import layout
 from dracpu_agent.topology.topology import Topology
+from dracpu_api.conditions import NodeCondition, NodeReason, Phase
 
 CLAIMS_SHOWN: Final = 256
 
 
-def phase_of(node: NodeState, conditions: Iterable[Condition]) -> str:
+def phase_of(node: NodeState, conditions: Iterable[Condition]) -> Phase:
     """One word for the PHASE column."""
     by_type = {condition.type: condition for condition in conditions}
-    if by_type[CONFIG_APPLIED].reason == REFUSED:
-        return "Failed"
+    if by_type[NodeCondition.CONFIG_APPLIED].reason == NodeReason.REFUSED:
+        return Phase.FAILED
     if node.settling:
-        return "Settling"
-    if node.spec is None or not by_type[SLICES_PUBLISHED].true:
-        return "Pending"
-    return "Draining" if node.draining() else "Ready"
+        return Phase.SETTLING
+    if node.spec is None or not by_type[NodeCondition.SLICES_PUBLISHED].true:
+        return Phase.PENDING
+    return Phase.DRAINING if node.draining() else Phase.READY
 
 
 def status_of(

@@ -8,13 +8,16 @@ from dracpu_agent.cluster.events import Events, Subject
 from dracpu_agent.errors import SettingsRefusedError
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import Metrics
-from dracpu_agent.report.conditions import CONFIG_APPLIED, REFUSED, Condition
+from dracpu_agent.report.conditions import Condition
 from dracpu_agent.work.changes import Changes
+from dracpu_api.conditions import NodeCondition, NodeReason
 from dracpu_api.settings import SettingsError, decode_spec
 
 log = structlog.get_logger("settings")
 
-_NO_SETTINGS = Condition(CONFIG_APPLIED, False, "NoSettings", "no CpuDriverConfig selects this node")
+_NO_SETTINGS = Condition(
+    NodeCondition.CONFIG_APPLIED, False, NodeReason.NO_SETTINGS, "no CpuDriverConfig selects this node"
+)
 
 
 class ApplySettings:
@@ -32,7 +35,10 @@ class ApplySettings:
         """The node works with the settings of the last checkpoint until the API server answers."""
         if self._node.spec is not None:
             self.condition = Condition(
-                CONFIG_APPLIED, True, "Applied", "the settings of the last checkpoint are in force"
+                NodeCondition.CONFIG_APPLIED,
+                True,
+                NodeReason.APPLIED,
+                "the settings of the last checkpoint are in force",
             )
 
     def apply(self, spec: dict[str, Any] | None) -> None:
@@ -58,7 +64,7 @@ class ApplySettings:
             settling=self._node.settling,
             outstanding=len(decoded.outstanding),
         )
-        self.condition = Condition(CONFIG_APPLIED, True, "Applied")
+        self.condition = Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.APPLIED)
         self._metrics.set_config(config=decoded.config_name, mode=settings.mode, group_by=settings.group_by)
         self._changes.report()
 
@@ -69,7 +75,7 @@ class ApplySettings:
 
     def _refuse(self, why: str) -> None:
         kept = "; the former settings stay in force" if self._node.spec else ""
-        refused = Condition(CONFIG_APPLIED, False, REFUSED, f"{why}{kept}")
+        refused = Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.REFUSED, f"{why}{kept}")
         if refused == self.condition:
             return
         log.error("settings refused", error=why)

@@ -31,6 +31,7 @@ from dracpu_agent.cluster.slices.view import SliceView
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 from dracpu_agent.devices.device import Device
 from dracpu_api.backoff import Backoff
+from dracpu_api.conditions import NodeReason
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError
 from dracpu_api.resources import NODES, RESOURCE_SLICES, JsonObject
 
@@ -80,7 +81,7 @@ class SliceController:
         self._pool = Pool(driver, node_name, node_uid="")
         self._on_state = on_state
         self._timing = timing
-        self._state = SlicesState(False, 0, 0, 0, "nothing is published yet", "Waiting")
+        self._state = SlicesState(False, 0, 0, 0, "nothing is published yet", NodeReason.WAITING)
         self._reported = False  # whether a state was reported since the desired devices were set
         self._view: SliceView | None = None  # None: not listed yet
         self._desired: tuple[JsonObject, ...] | None = None  # None: no slices
@@ -224,15 +225,15 @@ class SliceController:
 
     def _report_up_to_date(self, view: SliceView) -> float | None:
         if self._desired is None:
-            self._report(view, published=False, reason="Withdrawn")
+            self._report(view, published=False, reason=NodeReason.WITHDRAWN)
         elif self._support.refusal is not None:
-            self._report(view, published=False, reason="FeatureGateDisabled", error=self._support.refusal)
+            self._report(view, published=False, reason=NodeReason.FEATURE_GATE_DISABLED, error=self._support.refusal)
             return self._timing.recheck
         elif self._support.loss:
-            self._report(view, published=True, reason="FieldsDropped", error=self._support.loss)
+            self._report(view, published=True, reason=NodeReason.FIELDS_DROPPED, error=self._support.loss)
             return self._timing.recheck if self._support.lists_refused else None
         else:
-            self._report(view, published=True, reason="Published")
+            self._report(view, published=True, reason=NodeReason.PUBLISHED)
         return None
 
     def _report_failure(self, error: ApiError, now: float) -> float:
