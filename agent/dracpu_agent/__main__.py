@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 
 from dracpu_agent.cli import options, plan, state, topology
-from dracpu_agent.observe import logging
+from dracpu_api import logging
 from dracpu_api.errors import DriverError
 
 

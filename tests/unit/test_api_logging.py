@@ -1,4 +1,4 @@
-"""Log lines as JSON for machines and as text for people."""
+"""Log lines as machines and people read them."""
 
 import io
 import json
@@ -10,12 +10,13 @@ from typing import Any, NoReturn
 
 import pytest
 import structlog
+from structlog.typing import EventDict
 
-from dracpu_agent.observe.logging import configure
+from dracpu_api.logging import configure
 
 
 @pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
+def logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -38,7 +39,7 @@ def fail(message: str) -> NoReturn:
     raise ValueError(message)
 
 
-def test_a_line_is_a_json_object_that_begins_with_the_common_keys() -> None:
+def test_a_line_is_one_json_object_that_begins_with_what_every_line_has() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     structlog.get_logger("claims").info("claim prepared", uid="u-1", cpus="2-3")
@@ -48,25 +49,25 @@ def test_a_line_is_a_json_object_that_begins_with_the_common_keys() -> None:
     assert line["timestamp"].endswith("Z")
 
 
-def test_loggers_that_exist_already_are_configured_too() -> None:
+def test_loggers_made_before_are_configured_too() -> None:
     early = structlog.get_logger("early")
     stream = io.StringIO()
     configure("json", "info", stream)
-    early.info("logged")
+    early.info("said")
     assert lines(stream)[0]["logger"] == "early"
 
 
-@pytest.mark.parametrize("level, logged", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)], ids=str)
-def test_events_below_the_level_are_not_logged(level: str, logged: int) -> None:
+@pytest.mark.parametrize("level, heard", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)], ids=str)
+def test_what_is_below_the_level_is_not_said(level: str, heard: int) -> None:
     stream = io.StringIO()
     configure("json", level, stream)
     log = structlog.get_logger()
-    for method in (log.debug, log.info, log.warning, log.error):
-        method("something")
-    assert len(lines(stream)) == logged
+    for say in (log.debug, log.info, log.warning, log.error):
+        say("something")
+    assert len(lines(stream)) == heard
 
 
-def test_a_traceback_is_part_of_its_line() -> None:
+def test_a_traceback_stays_on_its_line() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     try:
@@ -78,7 +79,7 @@ def test_a_traceback_is_part_of_its_line() -> None:
     assert line["exception"].endswith("ValueError: broken")
 
 
-def test_warnings_and_errors_of_libraries_are_logged_in_the_same_format() -> None:
+def test_libraries_speak_through_the_same_lines_from_warning_on() -> None:
     stream = io.StringIO()
     configure("json", "debug", stream)
     logging.getLogger("asyncio").info("using selector")
@@ -87,7 +88,25 @@ def test_warnings_and_errors_of_libraries_are_logged_in_the_same_format() -> Non
     assert (line["logger"], line["level"], line["event"]) == ("grpc", "warning", "channel a broke")
 
 
-def test_a_traceback_that_a_library_logs_is_part_of_its_line() -> None:
+def test_a_logger_without_a_name_adds_none() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    structlog.get_logger().info("ours")
+    assert list(lines(stream)[0]) == ["timestamp", "level", "event"]
+
+
+def test_events_of_libraries_pass_through_the_given_processors() -> None:
+    def about(_logger: Any, _method: str, event: EventDict) -> EventDict:
+        return {**event, "object": f"Node/{event['_record'].node}"}
+
+    stream = io.StringIO()
+    configure("json", "info", stream, for_libraries=[about])
+    logging.getLogger("kopf").warning("gone", extra={"node": "n1"})
+    structlog.get_logger().info("ours")
+    assert [line.get("object") for line in lines(stream)] == ["Node/n1", None]
+
+
+def test_exceptions_that_libraries_log_stay_on_their_line() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     try:
@@ -99,7 +118,7 @@ def test_a_traceback_that_a_library_logs_is_part_of_its_line() -> None:
     assert line["exception"].endswith("ValueError: broken")
 
 
-def test_python_warnings_are_logged() -> None:
+def test_warnings_are_lines_too() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     with warnings.catch_warnings():
@@ -109,7 +128,7 @@ def test_python_warnings_are_logged() -> None:
     assert "old thing" in lines(stream)[0]["event"]
 
 
-def test_after_configuring_twice_each_event_is_logged_once() -> None:
+def test_configuring_twice_says_everything_once() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     configure("json", "info", stream)
@@ -120,23 +139,18 @@ def test_after_configuring_twice_each_event_is_logged_once() -> None:
 
 @pytest.mark.parametrize(
     "log_format, stream, json_expected",
-    [
-        ("json", Terminal(), True),
-        ("auto", Terminal(), False),
-        ("auto", io.StringIO(), True),
-        ("text", io.StringIO(), False),
-    ],
+    [("json", Terminal(), True), ("text", Terminal(), False), ("text", io.StringIO(), False)],
 )
-def test_the_automatic_format_is_text_on_a_terminal(log_format: str, stream: io.StringIO, json_expected: bool) -> None:
+def test_text_has_colors_on_a_terminal_only(log_format: str, stream: io.StringIO, json_expected: bool) -> None:
     configure(log_format, "info", stream)
     structlog.get_logger("claims").info("claim prepared", cpus="2-3")
-    output = stream.getvalue()
-    assert "claim prepared" in output
-    assert output.startswith("{") is json_expected
-    assert ("\x1b" in output) is (not json_expected and stream.isatty())
+    said = stream.getvalue()
+    assert "claim prepared" in said
+    assert said.startswith("{") is json_expected
+    assert ("\x1b" in said) is (not json_expected and stream.isatty())
 
 
-def test_a_traceback_as_text_does_not_contain_local_variables() -> None:
+def test_text_never_shows_local_variables() -> None:
     stream = io.StringIO()
     configure("text", "info", stream)
     token = secrets.token_hex(8)

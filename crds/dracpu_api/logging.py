@@ -1,26 +1,29 @@
-"""Configures logging: one line per event on stderr, as JSON for machines or text for people."""
+"""How operator and agent log: one line for each event on stderr, as JSON for machines or as text for people."""
 
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Any, Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-_FIRST_KEYS: Final = ("timestamp", "level", "logger", "event")
+_FIRST_KEYS: Final = ("timestamp", "level", "logger", "event", "object")
 
 
-def configure(log_format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """Configures structlog, and formats the standard library's log records like its events.
+def configure(
+    log_format: str, level: str, stream: TextIO | None = None, *, for_libraries: Sequence[Processor] = ()
+) -> None:
+    """Sets up structlog, and sends through it what libraries log with the standard library's logging.
 
-    The formats are "json", "text" and "auto": text on a terminal, JSON elsewhere. Of the records, which come from
-    libraries, only warnings and errors are logged.
+    `log_format` is "json" or "text". Of libraries, only warnings and errors are logged. `for_libraries` are processors
+    of their events, whose log record is in `_record`.
     """
     stream = stream or sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    text = log_format == "text" or (log_format == "auto" and stream.isatty())
+    text = log_format == "text"
     prepare: list[Processor] = [
-        structlog.stdlib.add_logger_name,
+        _add_logger_name,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if text else "iso", utc=not text),
     ]
@@ -29,17 +32,25 @@ def configure(log_format: str = "auto", level: str = "info", stream: TextIO | No
         processors=[*prepare, *render],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=lambda name="": _NamedLogger(name, stream),
-        cache_logger_on_first_use=False,  # modules create their loggers at import, before this call
+        cache_logger_on_first_use=False,  # modules create their loggers when they are imported, before this is called
     )
-    _route_libraries(stream, max(threshold, logging.WARNING), prepare, render)
+    _send_through(stream, max(threshold, logging.WARNING), [*for_libraries, *prepare], render)
 
 
 class _NamedLogger(structlog.WriteLogger):
-    """Writes lines, and has the name with which a module created it."""
+    """Writes lines, and keeps the name that was given to `structlog.get_logger`."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         super().__init__(stream)
         self.name = name
+
+
+def _add_logger_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    record = event.get("_record")
+    name = logger.name if record is None else record.name
+    if name:
+        event["logger"] = name
+    return event
 
 
 def _json() -> list[Processor]:
@@ -47,18 +58,19 @@ def _json() -> list[Processor]:
 
 
 def _text(*, colors: bool) -> list[Processor]:
-    # if `rich` is installed, the default formatter prints local variables, which may be tokens
+    # where `rich` is installed, the default formatter prints local variables, which may hold tokens
     plain = structlog.dev.plain_traceback
     return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
 
 
 def _order(_logger: WrappedLogger, _method: str, event: EventDict) -> dict[str, Any]:
-    """Moves the keys that every line has to its beginning, so that lines can be compared by eye."""
+    """Puts the keys of every line first, so that lines below each other are easy to compare."""
     first = {key: event.pop(key) for key in _FIRST_KEYS if key in event}
     return first | dict(event)
 
 
-def _route_libraries(stream: TextIO, threshold: int, prepare: list[Processor], render: list[Processor]) -> None:
+def _send_through(stream: TextIO, threshold: int, prepare: list[Processor], render: list[Processor]) -> None:
+    """Formats what libraries log in the same way."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
