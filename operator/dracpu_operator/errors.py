@@ -17,7 +17,3 @@ class ManifestError(DriverError):
 
 class HeldError(DriverError):
     """Claims still hold CPUs, so the driver must not be uninstalled."""
-
-
-class ListenError(DriverError):
-    """The address for probes and metrics is malformed, or the operator cannot listen on it."""

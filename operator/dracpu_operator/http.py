@@ -6,7 +6,7 @@ from typing import Self
 
 from aiohttp import web
 
-from dracpu_operator.errors import ListenError
+from dracpu_api.listening import cannot_listen, parse_address
 from dracpu_operator.metrics import CONTENT_TYPE, Metrics
 
 Page = Callable[[web.Request], Awaitable[web.Response]]
@@ -37,24 +37,13 @@ class HttpServer:
             await web.TCPSite(self._runner, self._host, self._port).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise ListenError(
-                f"cannot listen on {self._address}: {error.strerror or error}; choose another --http-address"
-            ) from error
+            raise cannot_listen(self._address, error) from error
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._runner.cleanup()
-
-
-def parse_address(address: str) -> tuple[str | None, int]:
-    """Reads "host:port", ":port" (all addresses) and "[IPv6]:port"."""
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535 or (":" in host and not bracketed):
-        raise ListenError(f'"{address}" is not an address: write ":8080", "127.0.0.1:8080" or "[::1]:8080"')
-    return (host[1:-1] if bracketed else host) or None, int(port)
 
 
 def _probe_page(reasons: Reasons) -> Page:

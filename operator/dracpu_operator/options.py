@@ -1,24 +1,16 @@
-"""The command line. Every option is also an environment variable, so that a manifest can set it either way."""
+"""The commands and their options."""
 
 import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-PREFIX: Final = "DRACPU_OPERATOR_"
+from dracpu_api.command_line import HTTP_ADDRESS, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, add_option
 
-_KUBECONFIG: Final = ("--kubeconfig", "", "how to reach the API server; default: the pod's service account")
-_OPTIONS: Final = (
-    _KUBECONFIG,
-    ("--http-address", ":8080", "the address on which /healthz, /readyz and /metrics are served"),
-    ("--log-format", "json", "json or text"),
-    ("--log-level", "info", "debug, info, warning or error"),
-)
-_CHOICES: Final = {"--log-format": ("json", "text"), "--log-level": ("debug", "info", "warning", "error")}
+PREFIX: Final = "DRACPU_OPERATOR_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +25,27 @@ class RunOptions:
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> argparse.Namespace:
     """Reads the command line; the environment has the defaults."""
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="dracpu-operator",
         description="The operator of dra-cpu-operator: exclusive, topology-aware CPUs for pods.",
         epilog=f"Every option --some-name of a command can also be set as {PREFIX}SOME_NAME; the command line wins.",
     )
-    made.add_argument("--version", action="version", version=f"dracpu-operator {version('dra-cpu-operator')}")
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser.add_argument("--version", action="version", version=f"dracpu-operator {version('dra-cpu-operator')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="serve the cluster until SIGTERM")
-    for option in _OPTIONS:
-        _add(run, environment, *option)
     default_config = commands.add_parser(
         "default-config", help="create the chart's CpuDriverConfig, or update it unless somebody has edited it"
     )
     default_config.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object; - reads stdin")
-    check = commands.add_parser(
-        "uninstall-check", help="list the claims that hold CPUs; exit code 1 when there are any"
-    )
-    for command in (default_config, check):
-        _add(command, environment, *_KUBECONFIG)
+    check = commands.add_parser("uninstall-check", help="list the claims that hold CPUs; exit code 1 if there are any")
     commands.add_parser("crds", help="print the CustomResourceDefinitions")
     validate = commands.add_parser("validate", help="list what is wrong with the objects in a file")
     validate.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object or several; - reads stdin")
-    return made.parse_args(arguments)
+    for command in (run, default_config, check):
+        add_option(command, KUBECONFIG, prefix=PREFIX, environment=environment)
+    for option in (HTTP_ADDRESS, LOG_FORMAT, LOG_LEVEL):
+        add_option(run, option, prefix=PREFIX, environment=environment)
+    return parser.parse_args(arguments)
 
 
 def run_options(parsed: argparse.Namespace) -> RunOptions:
@@ -71,22 +61,3 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
 def kubeconfig_option(parsed: argparse.Namespace) -> Path | None:
     """The option of every command that needs the API server."""
     return Path(parsed.kubeconfig) if parsed.kubeconfig else None
-
-
-def _add(
-    command: argparse.ArgumentParser, environment: Mapping[str, str], name: str, default: str, summary: str
-) -> None:
-    variable = PREFIX + name.removeprefix("--").replace("-", "_").upper()
-    command.add_argument(
-        name,
-        default=environment.get(variable) or default,
-        type=partial(_one_of, _CHOICES[name]) if name in _CHOICES else str,
-        help=f"{summary} [{variable}; default: {default or 'none'}]",
-    )
-
-
-def _one_of(choices: Sequence[str], value: str) -> str:
-    """Unlike argparse's own choices, a type is also asked about a default that comes from the environment."""
-    if value not in choices:
-        raise argparse.ArgumentTypeError(f"{value!r} is not one of {', '.join(choices)}")
-    return value

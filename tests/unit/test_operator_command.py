@@ -7,8 +7,6 @@ import pytest
 
 from dracpu_api.objects.definitions import crds
 from dracpu_operator.__main__ import main
-from dracpu_operator.errors import ListenError
-from dracpu_operator.http import parse_address
 from dracpu_operator.options import parse, run_options
 
 
@@ -76,17 +74,3 @@ def test_a_wrong_choice_in_the_environment_is_refused(capsys) -> None:
     with pytest.raises(SystemExit):
         parse(["run"], {"DRACPU_OPERATOR_LOG_FORMAT": "xml"})
     assert "'xml' is not one of json, text" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [(":8080", (None, 8080)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:80", ("::1", 80))],
-)
-def test_addresses(address, expected) -> None:
-    assert parse_address(address) == expected
-
-
-@pytest.mark.parametrize("address", ["8080", "a:b", ":70000", "::1:80"])
-def test_what_is_no_address_is_refused(address) -> None:
-    with pytest.raises(ListenError, match="is not an address"):
-        parse_address(address)

@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from dracpu_agent.observe.exchange import CONNECTIONS
-from dracpu_agent.observe.http import HttpServer, HttpServerError
+from dracpu_agent.observe.http import HttpServer
 from dracpu_agent.observe.metrics import Metrics
+from dracpu_api.listening import ListenError
 
 
 class Agent:
@@ -173,6 +174,6 @@ async def test_stopping_ends_idle_connections() -> None:
 async def test_a_port_in_use_is_reported() -> None:
     async with serving() as server:
         second = HttpServer(f"127.0.0.1:{server.port}", Agent(), Metrics("1"))
-        with pytest.raises(HttpServerError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*--http-address"):
+        with pytest.raises(ListenError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*--http-address"):
             await second.start()
         await second.stop()

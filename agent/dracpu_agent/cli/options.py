@@ -4,13 +4,13 @@ import argparse
 import math
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from dracpu_agent.version import __version__
+from dracpu_api.command_line import HTTP_ADDRESS, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, Option, add_option
 from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_api.device_names import group_device
 from dracpu_api.errors import DriverError
@@ -51,17 +51,17 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     result.add_argument("--version", action="version", version=f"dracpu-agent {__version__}")
     commands = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _Command(commands, environment, "run", "serve this node until SIGTERM").add_options(
-        ("--node-name", environment.get("NODE_NAME") or socket.gethostname(), "name of this node's Node object"),
-        ("--kubeconfig", "", "kubeconfig file; without one, the pod's service account is used"),
-        ("--kubelet-root", "/var/lib/kubelet", "the kubelet's root directory"),
+        Option("--node-name", environment.get("NODE_NAME") or socket.gethostname(), "name of this node's Node object"),
+        KUBECONFIG,
+        Option("--kubelet-root", "/var/lib/kubelet", "the kubelet's root directory"),
         *_MACHINE,
-        ("--cdi-dir", "/var/run/cdi", "directory from which the runtime reads CDI files"),
-        ("--nri-socket", "/var/run/nri/nri.sock", "the runtime's NRI socket"),
+        Option("--cdi-dir", "/var/run/cdi", "directory from which the runtime reads CDI files"),
+        Option("--nri-socket", "/var/run/nri/nri.sock", "the runtime's NRI socket"),
         _STATE_DIR,
-        ("--http-address", ":8080", "address that serves /healthz, /readyz and /metrics"),
-        ("--status-interval", "5", "seconds between two routine writes of the status"),
-        ("--log-format", "json", "json or text"),
-        ("--log-level", "info", "debug, info, warning or error"),
+        HTTP_ADDRESS,
+        Option("--status-interval", "5", "seconds between two routine writes of the status", _seconds),
+        LOG_FORMAT,
+        LOG_LEVEL,
     )
     topology = _Command(commands, environment, "topology", "print this machine's topology")
     topology.add_options(*_MACHINE, _STATE_DIR)
@@ -125,19 +125,11 @@ def cpuset_of(text: str, name: str) -> CpuSet:
         raise InputError(f"{name}: {error}") from error
 
 
-_Option = tuple[str, str, str]  # name, default, help
-_MACHINE: Final[tuple[_Option, ...]] = (
-    ("--sysfs-root", "/sys", "where sysfs is mounted"),
-    ("--procfs-root", "/proc", "where procfs is mounted"),
+_MACHINE: Final = (
+    Option("--sysfs-root", "/sys", "where sysfs is mounted"),
+    Option("--procfs-root", "/proc", "where procfs is mounted"),
 )
-_STATE_DIR: Final[_Option] = ("--state-dir", "/var/lib/dracpu", "directory of the agent's state")
-
-
-def _one_of(choices: Sequence[str], value: str) -> str:
-    """Checks a value. argparse applies `type`, unlike `choices`, also to a default that comes from the environment."""
-    if value not in choices:
-        raise argparse.ArgumentTypeError(f"{value!r} is not one of {', '.join(choices)}")
-    return value
+_STATE_DIR: Final = Option("--state-dir", "/var/lib/dracpu", "directory of the agent's state")
 
 
 def _seconds(value: str) -> float:
@@ -156,13 +148,6 @@ def _at_least_one(value: str) -> int:
     return int(value)
 
 
-_TYPES: Final[Mapping[str, Callable[[str], object]]] = {
-    "--log-format": partial(_one_of, ("json", "text")),
-    "--log-level": partial(_one_of, ("debug", "info", "warning", "error")),
-    "--status-interval": _seconds,
-}
-
-
 class _Command:
     """One command and its options."""
 
@@ -176,16 +161,10 @@ class _Command:
         self._environment = environment
         self._parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
 
-    def add_options(self, *options: _Option) -> None:
+    def add_options(self, *options: Option) -> None:
         """Adds options that describe the node: a variable sets each of them, too."""
-        for name, default, summary in options:
-            variable = PREFIX + name.removeprefix("--").replace("-", "_").upper()
-            self._parser.add_argument(
-                name,
-                default=self._environment.get(variable) or default,
-                type=_TYPES.get(name, str),
-                help=f"{summary} [{variable}; default: {default or 'none'}]",
-            )
+        for option in options:
+            add_option(self._parser, option, prefix=PREFIX, environment=self._environment)
 
     def describe(self, more: str) -> None:
         self._parser.description = f"{self._parser.description} {more}"

@@ -14,7 +14,7 @@ import structlog
 from dracpu_agent.observe.exchange import ExchangeServer
 from dracpu_agent.observe.metrics import CONTENT_TYPE as METRICS_TYPE
 from dracpu_agent.observe.metrics import Metrics
-from dracpu_api.errors import DriverError
+from dracpu_api.listening import cannot_listen, parse_address
 
 EXCHANGE_SECONDS: Final = 5.0  # from the connection to the last byte of the answer
 REQUEST_BYTES: Final = 8192
@@ -22,10 +22,6 @@ REQUEST_BYTES: Final = 8192
 TEXT: Final = "text/plain; charset=utf-8"
 
 log = structlog.get_logger("http")
-
-
-class HttpServerError(DriverError):
-    """The address is invalid, or the server cannot listen on it."""
 
 
 class Health(Protocol):
@@ -67,15 +63,13 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Starts to listen; raises HttpServerError."""
+        """Starts to listen; raises ListenError."""
         try:
             self._server = await asyncio.start_server(
                 self._exchanges.serve, self._host, self._port, limit=REQUEST_BYTES
             )
         except OSError as error:
-            raise HttpServerError(
-                f"cannot listen on {self._address}: {error.strerror or error}; choose another --http-address"
-            ) from error
+            raise cannot_listen(self._address, error) from error
 
     @property
     def port(self) -> int:
@@ -116,17 +110,6 @@ class HttpServer:
         except Exception:
             log.exception("cannot answer a request", path=target)
             return method, _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
-def parse_address(address: str) -> tuple[str | None, int]:
-    """Parses "host:port", ":port" (all addresses) or "[IPv6]:port"; raises HttpServerError."""
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535 or (":" in host and not bracketed):
-        raise HttpServerError(
-            f'"{address}" is not an address: use for example ":8080", "127.0.0.1:8080" or "[::1]:8080"'
-        )
-    return (host[1:-1] if bracketed else host) or None, int(port)
 
 
 def _health(reasons: list[str]) -> Answer:

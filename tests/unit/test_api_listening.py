@@ -2,7 +2,7 @@
 
 import pytest
 
-from dracpu_agent.observe.http import HttpServerError, parse_address
+from dracpu_api.listening import ListenError, parse_address
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ def test_valid_addresses_are_parsed(text: str, host: str | None, port: int) -> N
 
 
 @pytest.mark.parametrize("text", ["", "8080", ":", ":http", "::1", "::1:8080", ":65536", ":-1", "[::1]", ":٣"])
-def test_invalid_addresses_are_refused_with_an_example(text: str) -> None:
-    with pytest.raises(HttpServerError, match=r'is not an address: use for example ":8080"'):
+def test_bad_addresses_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ListenError, match=r'is not an address: write ":8080"'):
         parse_address(text)
