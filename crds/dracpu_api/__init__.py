@@ -1,1 +1,1 @@
-"""What operator and agent share: the objects, their names and the cpuset notation."""
+"""What operator and agent share, and what is common to all Kubernetes clients: names, records, errors, conditions."""

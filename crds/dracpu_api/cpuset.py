@@ -1,17 +1,17 @@
 """Sets of CPU numbers and their text form, the kernel's list format ("0-3,8").
 
-A set is one integer, bit n for CPU n: set algebra on 512 CPUs is then a few machine words, which is what makes
-the allocator fast. `CpuSet` wraps the integer so that sets and numbers are never mixed up by accident.
+A set is one integer with bit n for CPU n: a set of 512 CPUs is a few machine words, which makes the allocator fast.
+`CpuSet` wraps the integer so that sets and numbers cannot be mixed up.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-MAX_CPU: Final = 8191  # Linux: the largest NR_CPUS that any architecture can be configured for is 8192
+MAX_CPU: Final = 8191  # Linux: no architecture can be configured for more than 8192 CPUs
 
 
 class CpuSetError(ValueError):
-    """A text that is no cpuset; the message says what to write instead."""
+    """A text that is not a cpuset; the message says what to write instead."""
 
 
 class CpuSet:
@@ -31,9 +31,9 @@ class CpuSet:
 
     @classmethod
     def of_mask(cls, mask: int) -> "CpuSet":
-        """The set whose bit n stands for CPU n."""
+        """The set of the CPUs whose bits are set in `mask`."""
         if mask < 0:
-            raise ValueError("a CPU mask is not negative")
+            raise ValueError("a CPU mask cannot be negative")
         made = cls.__new__(cls)
         object.__setattr__(made, "mask", mask)
         return made
@@ -116,15 +116,15 @@ EMPTY: Final = CpuSet()
 
 
 def union(sets: Iterable[CpuSet]) -> CpuSet:
-    """All CPUs of all sets."""
+    """The CPUs that are in any of the sets."""
     mask = 0
-    for one in sets:
-        mask |= one.mask
+    for cpus in sets:
+        mask |= cpus.mask
     return CpuSet.of_mask(mask)
 
 
 def union_by_name(named: Iterable[tuple[str, CpuSet]]) -> dict[str, CpuSet]:
-    """For each name, all CPUs of the sets that stand under it."""
+    """For each name, the CPUs that are in any of its sets."""
     found: dict[str, CpuSet] = {}
     for name, cpus in named:
         found[name] = found.get(name, EMPTY) | cpus
@@ -134,7 +134,7 @@ def union_by_name(named: Iterable[tuple[str, CpuSet]]) -> dict[str, CpuSet]:
 def _parse_range(part: str, text: str) -> int:
     first, dash, last = part.strip().partition("-")
     numbers = (first, last) if dash else (first, first)
-    # isdecimal alone would let digits of other scripts pass
+    # isdecimal alone accepts digits of other scripts
     if not all(number.isascii() and number.isdecimal() for number in numbers):
         raise CpuSetError(f'"{text.strip()}" is not a cpuset: write CPU numbers and ranges like "0-3,8"')
     if max(len(number) for number in numbers) > len(str(MAX_CPU)) + 4:

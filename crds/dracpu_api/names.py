@@ -1,4 +1,4 @@
-"""Every name that others see: users' manifests, dashboards and other drivers rely on them."""
+"""Names that users' manifests, dashboards and other drivers rely on."""
 
 from typing import Final
 
@@ -28,11 +28,11 @@ CDI_ENV_PREFIX: Final = "DRA_CPUSET_"
 
 
 def cdi_device(claim_uid: str, request: str | None) -> str:
-    """The CDI device of a claim, or of one request where the claim has several."""
+    """The CDI device of a claim, or of one of its requests when it has several."""
     return f"claim-{claim_uid}" if request is None else f"claim-{claim_uid}-{request}"
 
 
 def cdi_env(claim_uid: str, request: str | None) -> str:
-    """The environment variable that tells a container its CPUs."""
+    """The environment variable from which a container learns its CPUs."""
     name = f"{CDI_ENV_PREFIX}{claim_uid}"
     return name if request is None else f"{name}_{request.replace('-', '_')}"

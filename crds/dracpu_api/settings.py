@@ -1,7 +1,7 @@
-"""What a node is told to do: the resolved settings in a CpuNode's spec, as dataclasses with a strict decoder.
+"""The spec of a CpuNode: the settings of a node, as dataclasses with a strict decoder.
 
-The agent uses this module instead of the pydantic models, which would cost every node some 20 MiB; a test holds the
-two descriptions together.
+The agent uses this module instead of the pydantic models, which would cost every node some 20 MiB. A test compares the
+two descriptions.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SETTLE_SECONDS: Final = 10  # the default of rollout.settleSeconds
 
 
 class SettingsError(ValueError):
-    """A spec that cannot be understood; the message names the field."""
+    """A spec that cannot be decoded; the message names the field."""
 
 
 class Mode(StrEnum):
@@ -26,7 +26,7 @@ class Mode(StrEnum):
 
 
 class GroupBy(StrEnum):
-    """What one device of the grouped mode stands for."""
+    """Which CPUs form one device in grouped mode."""
 
     NUMA_NODE = "numanode"
     SOCKET = "socket"
@@ -35,7 +35,7 @@ class GroupBy(StrEnum):
 
 
 class Strategy(StrEnum):
-    """Whether a claim's CPUs stand close together or are spread."""
+    """Whether the CPUs of a claim are close together or spread."""
 
     PACKED = "packed"
     DISTRIBUTED = "distributed"
@@ -43,7 +43,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Which CPUs a claim gets inside the device it was given."""
+    """Which CPUs a claim gets inside the device that the scheduler gave it."""
 
     strategy: Strategy = Strategy.PACKED
     full_cores: bool = False
@@ -52,7 +52,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A CpuDriverConfig's spec, less what concerns the fleet (selector, priority, rollout)."""
+    """The spec of a CpuDriverConfig without selector, priority and rollout, which only the operator uses."""
 
     mode: Mode = Mode.GROUPED
     group_by: GroupBy = GroupBy.NUMA_NODE
@@ -63,23 +63,24 @@ class Settings:
 
     @property
     def representation(self) -> tuple[Mode, GroupBy | None]:
-        """What makes two settings publish different devices; groupBy has no effect in individual mode."""
+        """Settings with different representations publish different devices. groupBy has no effect in individual
+        mode."""
         return (self.mode, self.group_by if self.mode is Mode.GROUPED else None)
 
 
 @dataclass(frozen=True, slots=True)
 class OutstandingClaim:
-    """A claim that the scheduler allocated on this node before its representation changed."""
+    """A claim that the scheduler allocated on this node before the node's devices changed."""
 
     uid: str
     namespace: str
     name: str
-    devices: tuple[tuple[str, int], ...]  # device name and how many CPUs of it; individual devices count 1
+    devices: tuple[tuple[str, int], ...]  # a device's name, and how many of its CPUs; 1 for an individual device
 
 
 @dataclass(frozen=True, slots=True)
 class CpuNodeSpec:
-    """The spec of this node's CpuNode object."""
+    """The spec of a CpuNode."""
 
     config_name: str
     config_generation: int
@@ -93,7 +94,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 
 def decode_spec(spec: object) -> CpuNodeSpec:
-    """Reads `CpuNode.spec`; refuses what it does not know rather than ignoring half of an instruction."""
+    """Reads `CpuNode.spec`. Refuses unknown fields, so that no setting is silently ignored."""
     fields = _Fields(spec, "spec")
     config = fields.nested("config")
     decoded = CpuNodeSpec(
@@ -110,7 +111,7 @@ def decode_spec(spec: object) -> CpuNodeSpec:
 
 
 def decode_settings(settings: object) -> Settings:
-    """Reads the settings alone, as the operator resolves them from a config."""
+    """Reads settings, which the operator resolves from a config."""
     return _decode_settings(_Fields(settings, "settings"))
 
 
@@ -179,7 +180,7 @@ def _decode_outstanding(item: "_Fields") -> OutstandingClaim:
 
 
 class _Fields:
-    """One JSON object while it is read: each field is taken once, what is left over is an error."""
+    """The fields of a JSON object that have not been read yet. Those that are left at the end are unknown."""
 
     def __init__(self, value: object, path: str) -> None:
         if not isinstance(value, Mapping):
@@ -202,7 +203,7 @@ class _Fields:
     def text(self, name: str) -> str:
         value = self._left.pop(name, None)
         if not isinstance(value, str) or not value:
-            raise self._wrong(name, "a text that is not empty", value)
+            raise self._wrong(name, "a non-empty text", value)
         return value
 
     def integer(self, name: str, *, default: int | None = None) -> int:
@@ -241,7 +242,7 @@ class _Fields:
     def finish(self) -> None:
         if self._left:
             names = ", ".join(f"{self._path}.{name}" for name in sorted(map(str, self._left)))
-            raise SettingsError(f"unknown: {names}; this agent is older than the object, or the name is misspelt")
+            raise SettingsError(f"unknown: {names}; the agent is older than the object, or the name is misspelt")
 
     def _wrong(self, name: str, expected: str, value: object) -> SettingsError:
         return SettingsError(f"{self._path}.{name} must be {expected}, got {_kind(value)}")

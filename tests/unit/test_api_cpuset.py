@@ -113,8 +113,8 @@ def test_a_set_cannot_be_changed() -> None:
         EMPTY.mask = 1
 
 
-def test_a_mask_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="not negative"):
+def test_a_negative_mask_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be negative"):
         CpuSet.of_mask(-1)
 
 

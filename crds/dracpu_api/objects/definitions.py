@@ -1,4 +1,4 @@
-"""The CRDs as YAML: the models' schemas, with what kubectl shows of each object.
+"""The CRDs as YAML: the models' schemas, and the columns that kubectl shows of each object.
 
 `files()` returns all that `make generate` writes into the repository: the CRDs in crds/, for `kubectl apply`, and the
 same texts in the chart.
@@ -31,7 +31,7 @@ class Column:
     wide: bool = False
 
     def render(self) -> dict[str, Any]:
-        """As the CRD spells it."""
+        """The column in the form of a CRD."""
         column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
         if self.description:
             column["description"] = self.description
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class CustomResource:
-    """One custom resource: its names, its model and its columns."""
+    """A custom resource: its names, its model and its columns."""
 
     model: type[BaseModel]
     plural: str
@@ -51,7 +51,7 @@ class CustomResource:
 
     @property
     def kind(self) -> str:
-        """The model's name is the kind."""
+        """The kind, which is the model's name."""
         return self.model.__name__
 
 
@@ -68,11 +68,22 @@ CUSTOM_RESOURCES: Final = (
             Column("Reserved", ".spec.reservedCPUs", "CPUs that are never offered; empty: each node's lowest core"),
             Column("Nodes", ".status.nodes.selected", "Nodes that follow this config", type="integer"),
             Column("Applied", ".status.nodes.applied", "Nodes that have applied it", type="integer"),
-            Column("Failed", ".status.nodes.failed", "Nodes that could not", type="integer"),
+            Column("Failed", ".status.nodes.failed", "Nodes that could not apply it", type="integer"),
             Column("Available", ".status.cpus.available", "CPUs that claims can still get", type="integer"),
             AGE,
-            Column("Strategy", ".spec.allocation.strategy", "Close together or spread", wide=True),
-            Column("Priority", ".spec.priority", "The highest wins a node", type="integer", wide=True),
+            Column(
+                "Strategy",
+                ".spec.allocation.strategy",
+                "Whether a claim's CPUs are close together or spread",
+                wide=True,
+            ),
+            Column(
+                "Priority",
+                ".spec.priority",
+                "A node follows the config with the highest one",
+                type="integer",
+                wide=True,
+            ),
         ),
     ),
     CustomResource(
@@ -97,7 +108,7 @@ CUSTOM_RESOURCES: Final = (
 
 
 def crds() -> dict[str, str]:
-    """File name -> YAML text of each CustomResourceDefinition."""
+    """The YAML text of each CustomResourceDefinition, by file name."""
     return {f"{resource.plural}.yaml": _yaml(definition(resource)) for resource in CUSTOM_RESOURCES}
 
 
@@ -142,7 +153,8 @@ def definition(resource: CustomResource) -> dict[str, Any]:
 
 
 def _top_level(model: type[BaseModel]) -> dict[str, Any]:
-    """The API server knows apiVersion, kind and metadata by itself: defaults and required fields of them stay out."""
+    """The schema of a model. The API server knows apiVersion, kind and metadata by itself, so that only their types are
+    left."""
     schema = structural(model)
     for name in ("apiVersion", "kind", "metadata"):
         schema["properties"][name] = {"type": schema["properties"][name]["type"]}
@@ -150,7 +162,7 @@ def _top_level(model: type[BaseModel]) -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes repeated values out instead of YAML's anchors, and lists indented as people write them."""
+    """Writes repeated values in full instead of as YAML anchors, and indents lists."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

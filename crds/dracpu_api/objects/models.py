@@ -33,15 +33,15 @@ class SelectorRequirement(Object):
     key: LabelKey
     """The label's key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """In and NotIn compare the label with values, Exists and DoesNotExist look at the key alone."""
+    """In and NotIn compare the label with values; Exists and DoesNotExist check only whether it is there."""
     values: Annotated[
         tuple[LabelValue, ...], Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"})
     ] = ()
-    """The values of In and NotIn; none with Exists and DoesNotExist."""
+    """The values of In and NotIn; must be empty with Exists and DoesNotExist."""
 
 
 class NodeSelector(Object):
-    """Nodes by their labels. All that is given must hold; empty selects every Linux node."""
+    """Selects nodes by their labels: all of the given requirements must hold. Empty selects every Linux node."""
 
     match_labels: Annotated[dict[str, LabelValue], Field(max_length=64), rules.LABEL_KEYS] = Field(default_factory=dict)
     """Labels that a node must have, with exactly these values."""
@@ -49,7 +49,7 @@ class NodeSelector(Object):
         tuple[Annotated[SelectorRequirement, rules.OPERATOR_NEEDS_VALUES, rules.OPERATOR_TAKES_NO_VALUES], ...],
         Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
     ] = ()
-    """Conditions on a node's labels, each of which must hold."""
+    """Conditions on a node's labels, all of which must hold."""
 
 
 class Rollout(Object):
@@ -59,19 +59,19 @@ class Rollout(Object):
     """How many of the selected nodes may be changing or failed at the same time: a number, or a percentage, rounded
     up. A node's first settings do not count."""
     paused: StrictBool = False
-    """true holds the rollout: nodes keep the settings that they have."""
+    """true stops the rollout: nodes keep the settings that they have."""
     settle_seconds: SettleSeconds = SETTLE_SECONDS
     """How long the old devices stay published, closed to new claims, before a change of mode or groupBy replaces
     them."""
 
 
 class CpuDriverConfigSpec(Settings):
-    """What the nodes of this config are told to do. Every field has a default: an empty spec is valid."""
+    """The settings of the nodes that this config selects. Every field has a default: an empty spec is valid."""
 
     node_selector: Annotated[NodeSelector, Field(json_schema_extra={"x-kubernetes-map-type": "atomic"})] = (
         NodeSelector()
     )
-    """The nodes that this config is for; empty selects every Linux node."""
+    """Selects the nodes of this config; empty selects every Linux node."""
     priority: Annotated[Int, Field(ge=-1_000_000_000, le=1_000_000_000, json_schema_extra={"format": "int32"})] = 0
     """Which config a node follows when several select it: the highest priority, then the oldest, then the first by
     name."""
@@ -80,16 +80,16 @@ class CpuDriverConfigSpec(Settings):
 
 
 class FleetNodes(Object):
-    """How many nodes are where."""
+    """How many nodes are in which state."""
 
     selected: Count = 0
     """Nodes that follow this config."""
     applied: Count = 0
     """Nodes that have applied its present settings."""
     progressing: Count = 0
-    """Nodes that are about to."""
+    """Nodes that neither have applied them nor failed."""
     failed: Count = 0
-    """Nodes that could not and stay on their last good settings; their CpuNode tells why."""
+    """Nodes that could not apply them and keep their last good settings; their CpuNodes say why."""
 
 
 class FleetCpus(Object):
@@ -106,37 +106,37 @@ class FleetCpus(Object):
 
 
 class CpuDriverConfigStatus(Object):
-    """What has become of this config; written by the operator."""
+    """How far the nodes have applied this config; written by the operator."""
 
     observed_generation: Count | None = None
-    """The generation that this status tells of."""
+    """The generation of the config that this status is about."""
     nodes: FleetNodes | None = None
     """How many nodes follow this config and how far they are."""
     cpus: FleetCpus | None = None
-    """Their CPUs."""
+    """The CPUs of these nodes."""
     conditions: Conditions = ()
-    """Accepted, Progressing, Available, Degraded and Conflicted; the message names what to do."""
+    """Accepted, Progressing, Available, Degraded and Conflicted; each message says what to do."""
 
 
 class CpuDriverConfig(Object):
-    """How the nodes that it selects offer CPUs to claims."""
+    """Determines how the nodes that it selects offer their CPUs to claims."""
 
     api_version: ApiVersion = "dra.cpu/v1alpha1"
     kind: Annotated[Literal["CpuDriverConfig"], WithJsonSchema({"type": "string"})] = "CpuDriverConfig"
     metadata: Metadata = Field(default_factory=dict)
     spec: CpuDriverConfigSpec = CpuDriverConfigSpec()
-    """What the nodes of this config are told to do. Every field has a default: an empty spec is valid."""
+    """The settings of the nodes that this config selects. Every field has a default: an empty spec is valid."""
     status: CpuDriverConfigStatus | None = None
-    """What has become of this config; written by the operator."""
+    """How far the nodes have applied this config; written by the operator."""
 
 
 class ConfigReference(Object):
     """The config that a node follows."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
-    """The CpuDriverConfig's name."""
+    """The name of the CpuDriverConfig."""
     generation: Int
-    """The generation of it that the settings were made from."""
+    """The generation of the config from which the settings were taken."""
 
 
 class OutstandingDevice(Object):
@@ -164,14 +164,14 @@ class OutstandingClaim(Object):
 
 
 class CpuNodeSpec(Object):
-    """What this node is told to do; written by the operator."""
+    """The settings of this node; written by the operator."""
 
     config: ConfigReference
     """The CpuDriverConfig that this node follows."""
     settings: Settings
-    """Its settings, less what concerns the fleet."""
+    """The settings of that config, without those that are for the operator alone."""
     revision: Annotated[str, Field(min_length=1, max_length=63)]
-    """A hash of the settings; the node repeats it in its status once they are applied."""
+    """A hash of the settings; the node reports it as status.appliedRevision once it has applied them."""
     outstanding: Annotated[
         tuple[OutstandingClaim, ...],
         Field(
@@ -184,18 +184,18 @@ class CpuNodeSpec(Object):
 
 
 class NodeRuntime(Object):
-    """The container runtime, as it introduced itself."""
+    """The container runtime, as it reported itself."""
 
     name: str
     """Its name, such as containerd or cri-o."""
     version: str
     """Its version."""
     nri: str = ""
-    """Its NRI version; empty where the runtime does not tell."""
+    """Its NRI version; empty when the runtime does not report it."""
 
 
 class TopologyCounts(Object):
-    """How many of each there are, counting what is online."""
+    """How many of each are online."""
 
     sockets: Count
     """Sockets."""
@@ -210,30 +210,30 @@ class TopologyCounts(Object):
 
 
 class LayoutGroup(Object):
-    """Cores that share socket, NUMA node and L3 cache."""
+    """Cores that share a socket, a NUMA node and an L3 cache."""
 
     socket: Int
-    """The socket's id."""
+    """The id of the socket."""
     numa: Int
-    """The NUMA node's id."""
+    """The id of the NUMA node."""
     l3: Int
-    """The L3 group's id; -1 where the kernel reports no L3 cache."""
+    """The id of the L3 cache; -1 when the kernel reports none."""
     cores: str
-    """Each core as the cpuset of its threads, such as "0,64 1,65"; where a machine has several types of cores, the name
-    of a type stands before its cores."""
+    """Each core as the cpuset of its threads, such as "0,64 1,65". On a machine with several types of cores, the name
+    of a type precedes its cores."""
 
 
 class NodeTopology(Object):
-    """The machine."""
+    """The topology of the machine."""
 
     arch: str
-    """The architecture, as uname tells it."""
+    """The architecture, as uname reports it."""
     smt: StrictBool
     """true when a core has more than one online thread."""
     counts: TopologyCounts
     """How many sockets, NUMA nodes, L3 groups, cores and CPUs there are."""
     layout: Annotated[tuple[LayoutGroup, ...], Field(json_schema_extra={"x-kubernetes-list-type": "atomic"})] = ()
-    """Which core stands where."""
+    """The cores by socket, NUMA node and L3 cache."""
 
 
 class NodeCpuCounts(Object):
@@ -274,20 +274,20 @@ class HeldClaim(Object):
 
 
 class CpuNodeStatus(Object):
-    """What this node does; written by its agent."""
+    """The state of this node; written by its agent."""
 
     applied_revision: str | None = None
-    """The revision whose settings are in force."""
+    """The revision of the settings that the node has applied."""
     phase: Phase | None = None
-    """Pending: no settings applied yet. Settling: a change of devices is announced. Draining: the new devices are
-    published, claims of the old ones still hold CPUs. Ready. Failed: the settings could not be applied, the last good
-    ones stay in force."""
+    """Pending: no settings are applied yet. Settling: the former devices are closed to new claims and about to be
+    replaced. Draining: the new devices are published, and claims of the former ones still hold CPUs. Ready: all is
+    applied. Failed: the settings could not be applied, and the last good ones are in force."""
     agent_version: str | None = None
     """The agent's version."""
     runtime: NodeRuntime | None = None
     """The container runtime that the agent is connected to."""
     topology: NodeTopology | None = None
-    """The machine as the agent found it."""
+    """The topology of the machine, as the agent discovered it."""
     cpus: NodeCpus | None = None
     """The node's CPUs by use."""
     claims: Annotated[
@@ -297,17 +297,17 @@ class CpuNodeStatus(Object):
     claims_total: Count | None = None
     """How many claims hold CPUs of this node."""
     conditions: Conditions = ()
-    """ConfigApplied, KubeletRegistered, RuntimeConnected, SlicesPublished and StateHealthy; the message names what to
+    """ConfigApplied, KubeletRegistered, RuntimeConnected, SlicesPublished and StateHealthy; each message says what to
     do."""
 
 
 class CpuNode(Object):
-    """One node: what it is told to do, and how it stands. Has the name of its Node."""
+    """The settings of one node, and its state. A CpuNode has the name of its Node."""
 
     api_version: ApiVersion = "dra.cpu/v1alpha1"
     kind: Annotated[Literal["CpuNode"], WithJsonSchema({"type": "string"})] = "CpuNode"
     metadata: Metadata = Field(default_factory=dict)
     spec: CpuNodeSpec
-    """What this node is told to do; written by the operator."""
+    """The settings of this node; written by the operator."""
     status: CpuNodeStatus | None = None
-    """What this node does; written by its agent."""
+    """The state of this node; written by its agent."""

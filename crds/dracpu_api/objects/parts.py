@@ -1,4 +1,4 @@
-"""What the models of both objects are built from: how they are spelt and checked, their scalars, a node's settings."""
+"""Parts of both objects' models: names and checks of fields, scalar types, conditions and a node's settings."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -17,7 +17,8 @@ def _kubernetes_name(name: str) -> str:
 
 
 class Object(BaseModel):
-    """Spelt in snake_case here and as Kubernetes does on the wire; unknown fields are errors."""
+    """Base of all models. Names are in snake_case in Python and as Kubernetes writes them in JSON. Refuses unknown
+    fields, so that a typo is reported and not ignored."""
 
     model_config = ConfigDict(
         alias_generator=_kubernetes_name,
@@ -28,7 +29,7 @@ class Object(BaseModel):
     )
 
 
-# JSON is not coerced: the API server takes neither "1" for a number nor "yes" for a truth value
+# strict, as the API server: it accepts neither "1" as a number nor "yes" as a boolean
 Int = Annotated[int, Strict()]
 Count = Annotated[int, Strict(), Field(ge=0)]
 
@@ -51,20 +52,20 @@ ApiVersion = Annotated[Literal["dra.cpu/v1alpha1"], WithJsonSchema({"type": "str
 
 
 class Condition(Object):
-    """One thing that is true or not of this object, and why."""
+    """One aspect of the object: whether it is as it should be, and why."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
-    """What this condition tells of."""
+    """The aspect that this condition is about."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it is so."""
+    """Whether the condition holds."""
     observed_generation: Count | None = None
-    """The generation of the object that was looked at."""
+    """The generation of the object that this condition is about."""
     last_transition_time: datetime
-    """When status changed last."""
+    """When the status of this condition changed last."""
     reason: Annotated[str, Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
-    """The cause in one CamelCase word, for programs."""
+    """The cause as one CamelCase word, for programs."""
     message: Annotated[str, Field(max_length=32768)]
-    """The cause in a sentence, and what to do about it."""
+    """The cause as a sentence, and what to do about it."""
 
 
 Conditions = Annotated[
@@ -94,7 +95,7 @@ class Settings(Object):
     as a device of its own, which claims select by its attributes (at most 32 in one claim)."""
     group_by: GroupBy = GroupBy.NUMA_NODE
     """What one device stands for in grouped mode: a NUMA node, a socket, the machine, or the CPUs that share an L3
-    cache. Without effect in individual mode."""
+    cache. It has no effect in individual mode."""
     reserved_cpus: CpuSetText = ""
     """CPUs that are never offered, for the system and for pods without claims, in the kernel's list format: "0-1" or
     "0-3,64-67". Empty: each node withholds its lowest core."""

@@ -1,8 +1,8 @@
-"""What can be known to be wrong about a value without seeing a node, each rule said once.
+"""The rules by which a value is refused without knowledge of any node.
 
-A rule has two forms that mean the same: CEL, which the API server evaluates, and Python, which the models evaluate.
-Both refuse with the same message, and the message tells what to write instead. The CEL keeps to what exists outside
-Kubernetes too, plus `split` of the strings extension: no optional syntax, no two-variable comprehensions.
+Each rule has two forms with one meaning: CEL, which the API server evaluates, and Python, which the models evaluate.
+Both refuse with one message, which says what to write instead. The CEL uses only what libraries outside of Kubernetes
+have, too, and `split` of the strings extension: no optional syntax, no two-variable comprehensions.
 """
 
 import re
@@ -28,7 +28,7 @@ PERCENTAGE_PATTERN: Final = "^([1-9][0-9]?|100)%$"
 
 @dataclass(frozen=True)
 class Rule:
-    """One reason to refuse a value. Stands in `Annotated[...]`: pydantic checks it, the schema carries it."""
+    """One reason to refuse a value. In `Annotated[...]`, pydantic checks it and adds it to the schema."""
 
     cel: str
     holds: Callable[[Any], bool]
@@ -53,7 +53,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _ranges(cpuset: str) -> list[list[int]]:
-    """The numbers of each range; nothing where the notation itself is wrong, which is another rule's matter."""
+    """The numbers of each range; none when the notation is wrong, which another rule refuses."""
     if not cpuset or not _matches(CPUSET_PATTERN, cpuset):
         return []
     return [[int(number) for number in part.split("-")] for part in cpuset.split(",")]
@@ -74,7 +74,7 @@ CPUSET_ASCENDING: Final = Rule(
     message='a range is reversed: write the lower CPU first, like "0-3" instead of "3-0"',
 )
 
-# one search instead of comparing numbers: comparing costs ten times what CEL grants an expression
+# a search instead of a comparison of numbers, which costs ten times what the API server allows an expression
 CPUSET_POSSIBLE: Final = Rule(
     cel=f"!self.matches('{_TOO_HIGH}')",
     holds=lambda cpuset: re.search(_TOO_HIGH, cpuset) is None,
@@ -113,7 +113,7 @@ LABEL_KEYS: Final = Rule(
     message='a key is not a label key: write it as on the node, like "node-role.kubernetes.io/worker"',
 )
 
-# the model has an empty tuple where the object has no values
+# in the model, `values` is an empty tuple when the object has none
 OPERATOR_NEEDS_VALUES: Final = Rule(
     cel="!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",
     holds=lambda requirement: requirement.operator not in ("In", "NotIn") or bool(requirement.values),

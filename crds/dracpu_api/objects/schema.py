@@ -1,7 +1,7 @@
-"""From a pydantic model to the structural OpenAPI v3 schema that a CRD needs.
+"""Turns a pydantic model into the structural OpenAPI v3 schema that a CRD needs.
 
-Structural means: every type is said where it stands, no references, no alternatives. What pydantic writes for itself
-(titles, references, null alternatives of optional fields) is resolved here; everything else it writes is kept.
+A structural schema has the type of every field in its place, without references or alternatives. Pydantic writes
+titles, references and null alternatives of optional fields: these are resolved here, and everything else is kept.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 Schema = dict[str, Any]
 
-# What a reader looks for first stands first; the rest follows in this order.
+# the order of the keys in the result: the most important ones first
 _ORDER: Final = (
     "description", "type", "x-kubernetes-int-or-string", "format", "enum", "default", "pattern", "minLength",
     "maxLength", "minimum", "maximum", "maxItems", "maxProperties", "required", "x-kubernetes-list-type",
@@ -21,7 +21,7 @@ _ORDER: Final = (
 
 
 class SchemaError(Exception):
-    """A model that says something that no structural schema can say."""
+    """A model that cannot be expressed as a structural schema."""
 
 
 def structural(model: type[BaseModel]) -> Schema:
@@ -49,7 +49,7 @@ def _resolve(node: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Sche
 
 
 def _expand(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Puts what is referred to in place of the reference; what stands beside the reference wins."""
+    """Replaces a reference by its definition; keys beside the reference take precedence."""
     if "anyOf" in node:
         choices = [choice for choice in node.pop("anyOf") if choice != {"type": "null"}]
         if len(choices) != 1:
@@ -62,7 +62,8 @@ def _expand(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def _tidy_default(node: Schema) -> None:
-    """Nested objects default to {}: their own fields' defaults fill it. Absent lists and values stay absent."""
+    """Makes {} the default of nested objects, which the defaults of their own fields complete. Optional lists and
+    values get no default."""
     if "default" not in node:
         return
     if isinstance(node["default"], Mapping):
@@ -74,5 +75,5 @@ def _tidy_default(node: Schema) -> None:
 def _ordered(node: Schema) -> Schema:
     unknown = node.keys() - set(_ORDER)
     if unknown:
-        raise SchemaError(f"not checked whether a CRD may say {sorted(unknown)}: {node}")
+        raise SchemaError(f"it is not known whether a CRD may have {sorted(unknown)}: {node}")
     return {key: node[key] for key in _ORDER if key in node}

@@ -1,4 +1,4 @@
-"""Reads an object as the API server would, and says in one line each what is wrong with it."""
+"""Validates an object as the API server would, and reports each problem as one line."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,7 +12,7 @@ _MODELS: Final = {model.__name__: model for model in (CpuDriverConfig, CpuNode)}
 
 
 class InvalidObjectError(ValueError):
-    """An object that must not be written; `problems` has one line for each thing to put right."""
+    """An object that is not valid; `problems` has one line for each thing to correct."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -20,12 +20,12 @@ class InvalidObjectError(ValueError):
 
 
 def parse(document: object) -> CpuDriverConfig | CpuNode:
-    """A CpuDriverConfig or a CpuNode from its decoded YAML or JSON; raises InvalidObjectError."""
+    """Returns a CpuDriverConfig or a CpuNode from its decoded YAML or JSON; raises InvalidObjectError."""
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind not in _MODELS:
         raise InvalidObjectError([f"kind must be {' or '.join(_MODELS)}, got {kind!r}"])
     try:
-        # snake_case is for constructors in Python; in a file it is a misspelling
+        # not by name: snake_case is for constructors in Python, and a typo in a file
         return _MODELS[kind].model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
         details = error.errors(include_url=False)
@@ -39,7 +39,8 @@ def _line(document: object, detail: ErrorDetails) -> str:
 
 
 def _path(document: Any, location: Sequence[int | str]) -> str:
-    """`spec.nodeSelector.matchExpressions[0].key`; stops at the value (pydantic goes on to name the types it tried)."""
+    """The path of a field, such as `spec.nodeSelector.matchExpressions[0].key`. It ends at the value, where pydantic's
+    location continues with the types that were tried."""
     path, value = "", document
     for step in location:
         if isinstance(value, Mapping):
