@@ -1,4 +1,4 @@
-"""The models take and refuse the same objects as the API server, with messages that tell what to write."""
+"""The models accept and refuse the same objects as the API server, with messages that say what to write."""
 
 import re
 
@@ -22,7 +22,7 @@ def test_good_objects_are_accepted(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", corpus_files.bad(), ids=str)
-def test_bad_objects_are_refused_in_words(case: Case) -> None:
+def test_bad_objects_are_refused_with_the_expected_message(case: Case) -> None:
     assert case.refused is not None
     with pytest.raises(InvalidObjectError) as refused:
         parse(case.object)
@@ -61,13 +61,13 @@ cpuset_like = st.lists(
 
 
 @given(cpuset_like)
-def test_what_the_object_may_say_the_agent_can_read(text: str) -> None:
+def test_the_agent_reads_every_cpuset_that_the_schema_accepts(text: str) -> None:
     if accepted_as_reserved(text):
         CpuSet.parse(text)
 
 
 @given(cpuset_like)
-def test_what_is_refused_is_no_cpuset(text: str) -> None:
+def test_the_schema_refuses_only_what_is_not_a_cpuset(text: str) -> None:
     if not accepted_as_reserved(text) and not re.search("[0-9]{5}", text):  # 00001 is read, but not worth a rule
         with pytest.raises(CpuSetError):
             CpuSet.parse(text)

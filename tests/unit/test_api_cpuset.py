@@ -1,4 +1,4 @@
-"""Sets of CPUs behave as sets do, and their text as the kernel writes and reads it."""
+"""Sets of CPUs behave like sets, and their text form is the kernel's."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ cpus = st.frozensets(st.integers(0, 600), max_size=80)
 
 
 @given(cpus)
-def test_a_set_holds_what_it_was_made_of_in_ascending_order(members: frozenset[int]) -> None:
+def test_a_set_has_its_members_in_ascending_order(members: frozenset[int]) -> None:
     made = CpuSet(members)
     assert list(made) == sorted(members)
     assert len(made) == len(members)
@@ -42,7 +42,7 @@ def test_text_reads_back_as_the_same_set(members: frozenset[int]) -> None:
 
 
 @given(cpus)
-def test_text_is_the_shortest_there_is(members: frozenset[int]) -> None:
+def test_the_text_is_as_short_as_possible(members: frozenset[int]) -> None:
     starts = [cpu for cpu in members if cpu - 1 not in members]
     assert len([part for part in str(CpuSet(members)).split(",") if part]) == len(starts)
 
@@ -61,7 +61,7 @@ def test_text_is_the_shortest_there_is(members: frozenset[int]) -> None:
         (f"{MAX_CPU}", [MAX_CPU]),
     ],
 )
-def test_the_kernels_notation_is_understood(text: str, members: list[int]) -> None:
+def test_the_kernels_notation_is_read(text: str, members: list[int]) -> None:
     assert list(CpuSet.parse(text)) == members
 
 
@@ -81,14 +81,14 @@ def test_the_kernels_notation_is_understood(text: str, members: list[int]) -> No
         ("0-" + "9" * 400, f"above {MAX_CPU}"),
     ],
 )
-def test_what_is_no_cpuset_is_refused_with_advice(text: str, advice: str) -> None:
+def test_a_text_that_is_not_a_cpuset_is_refused_with_advice(text: str, advice: str) -> None:
     with pytest.raises(CpuSetError) as refused:
         CpuSet.parse(text)
     assert advice in str(refused.value)
 
 
 @given(st.text(alphabet="0123456789,- ", max_size=20))
-def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+def test_any_text_is_read_or_refused_with_a_message(text: str) -> None:
     try:
         CpuSet.parse(text)
     except CpuSetError as refused:

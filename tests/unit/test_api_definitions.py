@@ -1,4 +1,4 @@
-"""The CRDs are what the models say, and what an API server takes."""
+"""The CRDs are generated from the models, and an API server accepts them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_config_needs_no_field_and_a_node_needs_its_spec() -> None:
     assert node["required"] == ["spec"]
 
 
-def test_nested_defaults_are_filled_in_where_the_object_is_absent() -> None:
+def test_nested_objects_have_defaults_that_their_fields_complete() -> None:
     config, _ = (version(resource)["schema"]["openAPIV3Schema"] for resource in definitions.CUSTOM_RESOURCES)
     spec = config["properties"]["spec"]
     nested = [spec] + [spec["properties"][name] for name in ("allocation", "nodeSelector", "rollout")]
@@ -97,7 +97,7 @@ def test_columns_end_with_the_age_and_then_the_wide_ones() -> None:
         assert [column for column in resource.columns if not column.wide][-1] == definitions.AGE
 
 
-def test_alternatives_that_no_structural_schema_has_are_refused() -> None:
+def test_alternatives_are_refused_because_a_structural_schema_cannot_have_them() -> None:
     class Vague(BaseModel):
         value: int | str
 
@@ -105,7 +105,7 @@ def test_alternatives_that_no_structural_schema_has_are_refused() -> None:
         structural(Vague)
 
 
-def test_keywords_that_nobody_thought_of_are_refused() -> None:
+def test_unknown_keywords_are_refused() -> None:
     class Strange(BaseModel):
         value: dict[str, int]
 

@@ -1,4 +1,4 @@
-"""Devices are named by what they stand for, and a name is read back to the same."""
+"""Names of devices are parsed back to what they were formatted from."""
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ def test_a_name_is_read_back_to_what_it_stands_for(device: DeviceName) -> None:
 
 @given(any_device())
 def test_a_name_belongs_to_exactly_one_way_of_publishing_devices(device: DeviceName) -> None:
-    (settings,) = (one for one in REPRESENTATIONS if belongs_to(str(device), one))
+    (settings,) = (settings for settings in REPRESENTATIONS if belongs_to(str(device), settings))
     assert settings.representation[1] is device.group_by
 
 
@@ -47,7 +47,7 @@ def test_any_other_text_is_not_the_name_of_a_device(text: str) -> None:
     ["", "cpudev", "cpudev7", "cpudev0007", "cpudev\u0660\u0660\u0667", "cpudevnuma", "cpudevnuma1", "cpudevnuma-01",
      "cpudevsocket0000", "cpudevmachine000", "cpudevcluster000", "Cpudev007", "cpudev007\n", "gpu000"],
 )  # fmt: skip
-def test_a_name_that_is_spelt_otherwise_stands_for_nothing(text: str) -> None:
+def test_a_name_that_is_spelt_otherwise_is_not_the_name_of_a_device(text: str) -> None:
     assert parse_device(text) is None
     assert not any(belongs_to(text, settings) for settings in REPRESENTATIONS)
 

@@ -1,4 +1,4 @@
-"""What README and docs show is true: manifests, claims' parameters, options, metrics."""
+"""README and docs agree with the code: manifests, parameters of claims, options, metrics."""
 
 import doc_manifests
 import pytest
@@ -12,8 +12,8 @@ from dracpu_api.objects.validate import parse
 from dracpu_operator.metrics import Metrics as OperatorMetrics
 
 SHOWN = doc_manifests.shown()
-OWN = [one for one in SHOWN if one.manifest["apiVersion"].startswith(f"{names.API_GROUP}/")]
-CLAIMS = [one for one in SHOWN if one.manifest["kind"].startswith("ResourceClaim")]
+OWN = [example for example in SHOWN if example.manifest["apiVersion"].startswith(f"{names.API_GROUP}/")]
+CLAIMS = [example for example in SHOWN if example.manifest["kind"].startswith("ResourceClaim")]
 
 
 @pytest.mark.parametrize("example", OWN, ids=str)

@@ -48,6 +48,6 @@ def test_an_answer_without_a_status_object_is_named_by_its_code(body: object) ->
     assert str(error) == "list resourceslices: Http503: no explanation was given"
 
 
-def test_a_field_that_the_crd_does_not_have_is_not_a_passing_trouble() -> None:
+def test_a_field_that_the_crd_does_not_have_is_not_worth_retrying() -> None:
     body = {"message": "failed to create typed patch object (/n1): .spec.wings: field not declared in schema"}
     assert type(api_error(500, body, what="apply cpunodes n1")) is InvalidError

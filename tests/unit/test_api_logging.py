@@ -1,4 +1,4 @@
-"""Log lines as machines and people read them."""
+"""The format of log lines, for machines and for people."""
 
 import io
 import json
@@ -39,7 +39,7 @@ def fail(message: str) -> NoReturn:
     raise ValueError(message)
 
 
-def test_a_line_is_one_json_object_that_begins_with_what_every_line_has() -> None:
+def test_a_line_is_one_json_object_whose_first_keys_are_those_of_every_line() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     structlog.get_logger("claims").info("claim prepared", uid="u-1", cpus="2-3")
@@ -49,7 +49,7 @@ def test_a_line_is_one_json_object_that_begins_with_what_every_line_has() -> Non
     assert line["timestamp"].endswith("Z")
 
 
-def test_loggers_made_before_are_configured_too() -> None:
+def test_loggers_that_were_created_before_are_configured_too() -> None:
     early = structlog.get_logger("early")
     stream = io.StringIO()
     configure("json", "info", stream)
@@ -58,7 +58,7 @@ def test_loggers_made_before_are_configured_too() -> None:
 
 
 @pytest.mark.parametrize("level, heard", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)], ids=str)
-def test_what_is_below_the_level_is_not_said(level: str, heard: int) -> None:
+def test_events_below_the_level_are_not_logged(level: str, heard: int) -> None:
     stream = io.StringIO()
     configure("json", level, stream)
     log = structlog.get_logger()
@@ -79,7 +79,7 @@ def test_a_traceback_stays_on_its_line() -> None:
     assert line["exception"].endswith("ValueError: broken")
 
 
-def test_libraries_speak_through_the_same_lines_from_warning_on() -> None:
+def test_warnings_and_errors_of_libraries_are_logged_in_the_same_form() -> None:
     stream = io.StringIO()
     configure("json", "debug", stream)
     logging.getLogger("asyncio").info("using selector")
@@ -128,7 +128,7 @@ def test_warnings_are_lines_too() -> None:
     assert "old thing" in lines(stream)[0]["event"]
 
 
-def test_configuring_twice_says_everything_once() -> None:
+def test_configuring_twice_logs_every_event_once() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)
     configure("json", "info", stream)

@@ -30,20 +30,20 @@ def test_both_have_the_same_defaults() -> None:
     assert decode_settings({}) == settings.Settings()
 
 
-def test_choices_are_the_same_objects() -> None:
+def test_both_have_the_same_choices() -> None:
     for name in ("mode", "group_by"):
         default = getattr(settings.Settings(), name)
         assert parts.Settings.model_fields[name].annotation is type(default)
     assert parts.Allocation.model_fields["strategy"].annotation is settings.Strategy
 
 
-def test_a_config_adds_only_what_concerns_the_fleet() -> None:
+def test_a_config_adds_selector_priority_and_rollout_only() -> None:
     added = models.CpuDriverConfigSpec.model_fields.keys() - parts.Settings.model_fields.keys()
     assert added == {"node_selector", "priority", "rollout"}
 
 
 @given(specs)
-def test_what_the_agent_writes_the_models_take_and_give_back_unchanged(spec: CpuNodeSpec) -> None:
+def test_the_models_read_what_the_agent_writes_and_return_it_unchanged(spec: CpuNodeSpec) -> None:
     written = encode_spec(spec)
     taken = models.CpuNodeSpec.model_validate(written, by_alias=True, by_name=False)
     assert dump(taken) == written
@@ -51,7 +51,7 @@ def test_what_the_agent_writes_the_models_take_and_give_back_unchanged(spec: Cpu
 
 
 @pytest.mark.parametrize("name", sorted(models.CpuNodeSpec.model_fields))
-def test_a_field_that_one_needs_the_other_needs_too(name: str) -> None:
+def test_both_require_the_same_fields(name: str) -> None:
     whole = encode_spec(CpuNodeSpec("c", 1, settings.Settings(), "r"))
     del whole[to_camel(name)]
     if models.CpuNodeSpec.model_fields[name].is_required():

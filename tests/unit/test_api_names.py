@@ -16,6 +16,6 @@ def test_a_request_of_several_is_named_too() -> None:
     assert names.cdi_env("u-1", "big-part") == "DRA_CPUSET_u-1_big_part"
 
 
-def test_the_models_carry_the_apis_group_and_version() -> None:
+def test_the_models_have_the_group_and_version_of_the_api() -> None:
     for model in (CpuDriverConfig, CpuNode):
         assert get_args(model.model_fields["api_version"].annotation) == (f"{names.API_GROUP}/{names.API_VERSION}",)

@@ -10,12 +10,12 @@ def test_the_core_api_has_a_path_of_its_own() -> None:
     assert NODES.api_version == "v1"
 
 
-def test_other_groups_stand_below_apis() -> None:
+def test_paths_of_other_groups_begin_with_apis() -> None:
     assert CPU_NODES.path("n1", subresource="status") == "/apis/dra.cpu/v1alpha1/cpunodes/n1/status"
     assert CPU_NODES.api_version == "dra.cpu/v1alpha1"
 
 
-def test_objects_with_a_namespace_stand_below_it() -> None:
+def test_paths_of_namespaced_objects_have_the_namespace() -> None:
     assert EVENTS.path(namespace="default") == "/apis/events.k8s.io/v1/namespaces/default/events"
     assert RESOURCE_CLAIMS.path("one", namespace="a") == "/apis/resource.k8s.io/v1/namespaces/a/resourceclaims/one"
 
@@ -24,7 +24,7 @@ def test_a_collection_without_a_namespace_has_the_objects_of_all_namespaces() ->
     assert RESOURCE_CLAIMS.path() == "/apis/resource.k8s.io/v1/resourceclaims"
 
 
-def test_a_name_cannot_lead_to_another_path() -> None:
+def test_names_are_quoted() -> None:
     assert NODES.path("../secrets") == "/api/v1/nodes/..%2Fsecrets"
 
 

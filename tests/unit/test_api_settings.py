@@ -1,4 +1,4 @@
-"""The agent reads its instructions whole or refuses them by the name of the field."""
+"""The agent decodes a spec completely, or refuses it and names the field."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_settings_read_back_as_they_were_written(written: Settings) -> None:
     assert decode_settings(encode_settings(written)) == written
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_missing_fields_have_their_defaults() -> None:
     decoded = decode_spec(a_spec())
     assert decoded.settings == Settings()
     assert decoded.outstanding == ()
@@ -44,7 +44,7 @@ def test_reserved_cpus_are_read_as_a_set() -> None:
     assert decode_spec(a_spec(settings={"reservedCPUs": "0-1,4"})).settings.reserved_cpus == CpuSet([0, 1, 4])
 
 
-def test_group_by_tells_representations_apart_in_grouped_mode_only() -> None:
+def test_group_by_distinguishes_representations_in_grouped_mode_only() -> None:
     by_socket, by_machine = GroupBy.SOCKET, GroupBy.MACHINE
     assert Settings(group_by=by_socket).representation != Settings(group_by=by_machine).representation
     individual = Mode.INDIVIDUAL
@@ -79,7 +79,7 @@ def test_group_by_tells_representations_apart_in_grouped_mode_only() -> None:
         ),
     ],
 )
-def test_what_cannot_be_understood_is_refused_by_name(spec: object, message: str) -> None:
+def test_a_spec_that_cannot_be_decoded_is_refused_with_the_name_of_the_field(spec: object, message: str) -> None:
     with pytest.raises(SettingsError) as refused:
         decode_spec(spec)
     assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""What an agent writes into its CpuNode's status, the schema takes."""
+"""The schema accepts every status that an agent writes."""
 
 import pytest
 from nodes import SAFE_RUNTIME, spec, well

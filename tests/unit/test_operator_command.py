@@ -1,4 +1,4 @@
-"""The command line, and the pages for probes."""
+"""The command line."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from dracpu_operator.options import parse, run_options
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
-    """The exit code, or what `sys.exit` was given; None at a normal end."""
+    """Returns the argument of `sys.exit`, or None when the command succeeded."""
     monkeypatch.setattr(sys, "argv", ["dracpu-operator", *arguments])
     try:
         main()
@@ -25,7 +25,7 @@ def test_crds_are_printed_as_one_stream_of_documents(monkeypatch, capsys) -> Non
     assert capsys.readouterr().out.split("---\n") == list(crds().values())
 
 
-def test_valid_objects_pass_without_a_word(monkeypatch, capsys, tmp_path) -> None:
+def test_valid_objects_print_nothing(monkeypatch, capsys, tmp_path) -> None:
     file = tmp_path / "good.yaml"
     file.write_text(
         "kind: CpuDriverConfig\nmetadata: {name: a}\n---\nkind: CpuDriverConfig\nspec: {mode: individual}\n"
@@ -48,7 +48,7 @@ def test_each_problem_is_a_line_that_names_the_object_and_the_field(monkeypatch,
     assert "kind must be CpuDriverConfig or CpuNode" in lines[3]
 
 
-def test_an_empty_file_is_no_object(monkeypatch, capsys, tmp_path) -> None:
+def test_a_file_without_objects_is_an_error(monkeypatch, capsys, tmp_path) -> None:
     file = tmp_path / "empty.yaml"
     file.write_text("---\n")
     assert call(monkeypatch, "validate", str(file)) == 1
@@ -56,7 +56,7 @@ def test_an_empty_file_is_no_object(monkeypatch, capsys, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "a: [", b"\xff\xfe\x00"])
-def test_a_file_that_cannot_be_read_is_one_clear_line(monkeypatch, tmp_path, content) -> None:
+def test_a_file_that_cannot_be_read_is_reported_in_one_line(monkeypatch, tmp_path, content) -> None:
     file = tmp_path / "config.yaml"
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -1,4 +1,4 @@
-"""The chart's config: what is read from a file, and when it is left alone."""
+"""The chart's config: what is read from its manifest, and when it is left alone."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ spec: {reservedCPUs: "0"}
 
 def entry(manager: str, *fields: str, operation: str = "Update", **others: Any) -> dict[str, Any]:
     owned: dict[str, Any] = {"f:metadata": {"f:labels": {}}} | (
-        {"f:spec": {f"f:{one}": {} for one in fields}} if fields else {}
+        {"f:spec": {f"f:{field}": {} for field in fields}} if fields else {}
     )
     return {"manager": manager, "operation": operation, "time": "2026-01-02T03:04:05Z", "fieldsV1": owned, **others}
 
@@ -29,11 +29,11 @@ def decided(*entries: dict[str, Any]) -> Action:
     return decide({"metadata": {"name": "default", "managedFields": list(entries)}}).action
 
 
-def test_a_config_that_is_not_there_is_made() -> None:
+def test_a_missing_config_is_created() -> None:
     assert decide(None).action is Action.CREATE
 
 
-def test_a_config_that_only_the_chart_has_written_follows_it() -> None:
+def test_a_config_that_only_the_chart_has_written_is_updated() -> None:
     assert decided(CHART) is Action.UPDATE
 
 
@@ -46,7 +46,7 @@ def test_a_config_that_only_the_chart_has_written_follows_it() -> None:
     ],
     ids=["status", "metadata", "nothing"],
 )
-def test_who_writes_no_spec_has_not_edited_it(other) -> None:
+def test_a_manager_of_other_fields_has_not_edited_the_spec(other) -> None:
     assert decided(CHART, other) is Action.UPDATE
 
 
@@ -58,20 +58,20 @@ def test_who_writes_no_spec_has_not_edited_it(other) -> None:
         entry("argocd-controller", "priority", operation="Apply"),
         entry("dracpu-chart", "mode"),  # an update in the chart's name is not the chart's
     ],
-    ids=lambda one: one["manager"],
+    ids=lambda other: other["manager"],
 )
-def test_who_writes_the_spec_keeps_it_from_then_on_and_is_named(other) -> None:
+def test_a_config_whose_spec_somebody_has_written_is_left_alone_and_the_manager_is_named(other) -> None:
     decision = decide({"metadata": {"managedFields": [CHART, other]}})
     assert decision.action is Action.LEAVE
     assert decision.reason == f"its spec was written by {other['manager']} (2026-01-02T03:04:05Z)"
 
 
 @pytest.mark.parametrize("metadata", [{}, {"managedFields": []}, {"managedFields": [entry("kubectl-label")]}])
-def test_a_config_of_somebody_else_is_left_alone(metadata) -> None:
+def test_a_config_that_the_chart_did_not_create_is_left_alone(metadata) -> None:
     assert decide({"metadata": metadata}).action is Action.LEAVE
 
 
-def test_of_a_manifest_counts_what_the_chart_has_a_say_in() -> None:
+def test_a_manifest_is_reduced_to_the_fields_that_the_chart_sets() -> None:
     assert read_manifest(GOOD) == {
         "apiVersion": "dra.cpu/v1alpha1",
         "kind": "CpuDriverConfig",
@@ -93,6 +93,6 @@ def test_of_a_manifest_counts_what_the_chart_has_a_say_in() -> None:
         (GOOD.replace("name: default, ", "name: 5, "), "has no metadata.name"),
     ],
 )
-def test_what_is_no_manifest_says_why(text, why) -> None:
+def test_a_file_that_is_not_a_manifest_is_refused_with_the_reason(text, why) -> None:
     with pytest.raises(ManifestError, match=why):
         read_manifest(text)

@@ -1,4 +1,4 @@
-"""What is known, when views come in any order."""
+"""The records of what the operator knows, when versions of objects arrive in any order."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ def raw(name: str = "n1", uid: str = "u1", version: int = 1, **labels: str) -> d
     return {"metadata": {"name": name, "uid": uid, "resourceVersion": str(version), "labels": labels}}
 
 
-def news(fleet: Fleet) -> bool:
-    there = fleet.changed.is_set()
+def has_changed(fleet: Fleet) -> bool:
+    changed = fleet.changed.is_set()
     fleet.changed.clear()
-    return there
+    return changed
 
 
-def test_only_what_decisions_look_at_is_news() -> None:
+def test_only_changes_of_fields_that_decisions_use_are_signalled() -> None:
     fleet = Fleet()
     fleet.store_node(raw())
-    assert news(fleet)
+    assert has_changed(fleet)
     fleet.store_node(raw(version=2))  # a heartbeat
-    assert not news(fleet)
+    assert not has_changed(fleet)
     fleet.store_node(raw(version=3, pool="x"))
-    assert news(fleet)
+    assert has_changed(fleet)
 
 
-def test_an_older_view_does_not_replace_a_newer_one() -> None:
+def test_an_older_version_does_not_replace_a_newer_one() -> None:
     fleet = Fleet()
     fleet.store_node(raw(version=5, pool="new"))
     fleet.store_node(raw(version=4, pool="old"))
@@ -43,7 +43,7 @@ def test_the_deletion_of_a_former_object_does_not_touch_the_present_one() -> Non
     assert fleet.nodes == {}
 
 
-def test_a_complete_list_shows_what_is_gone_and_spares_what_came_meanwhile() -> None:
+def test_a_complete_list_removes_what_is_gone_and_keeps_what_came_meanwhile() -> None:
     fleet = Fleet()
     for name in ("gone", "stays"):
         fleet.store_node(raw(name, f"u-{name}"))
@@ -53,7 +53,7 @@ def test_a_complete_list_shows_what_is_gone_and_spares_what_came_meanwhile() -> 
     assert set(fleet.nodes) == {"stays", "new"}
 
 
-def test_cpu_nodes_that_a_list_of_metadata_shows_otherwise_are_read_again() -> None:
+def test_cpu_nodes_whose_listed_metadata_differ_are_read_again() -> None:
     fleet = Fleet()
     fleet.cpu_nodes = {name: cpu_node(name, generation=2) for name in ("same", "changed", "gone")}
     listed = [
@@ -66,7 +66,7 @@ def test_cpu_nodes_that_a_list_of_metadata_shows_otherwise_are_read_again() -> N
     assert set(fleet.cpu_nodes) == {"same", "changed"}
 
 
-def test_how_long_ago_a_node_was_seen() -> None:
+def test_the_time_since_a_node_was_seen_is_measured() -> None:
     now = [100.0]
     fleet = Fleet(clock=lambda: now[0])
     fleet.store_node(raw())
@@ -74,14 +74,14 @@ def test_how_long_ago_a_node_was_seen() -> None:
     assert fleet.seconds_since_seen("n1") == 7.0
 
 
-def test_an_older_view_of_a_former_object_does_not_replace_the_present_one() -> None:
+def test_an_older_version_of_a_former_object_does_not_replace_the_present_one() -> None:
     fleet = Fleet()
     fleet.store_node(raw(uid="u2", version=9))
     fleet.store_node(raw(uid="u1", version=5))  # a list from before the node came back
     assert fleet.nodes["n1"].uid == "u2"
 
 
-def test_what_was_lost_while_a_list_was_on_its_way_is_not_found_again() -> None:
+def test_an_object_that_was_deleted_during_a_list_stays_deleted() -> None:
     fleet = Fleet()
     fleet.store_node(raw())
     known = list(fleet.nodes.values())
@@ -90,7 +90,7 @@ def test_what_was_lost_while_a_list_was_on_its_way_is_not_found_again() -> None:
     assert fleet.nodes == {}
 
 
-def test_a_node_that_came_back_while_a_list_was_on_its_way_stays() -> None:
+def test_a_node_that_was_created_again_during_a_list_stays() -> None:
     fleet = Fleet()
     fleet.store_node(raw())
     known = list(fleet.nodes.values())

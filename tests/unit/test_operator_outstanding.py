@@ -1,4 +1,4 @@
-"""Claims that are allocated for devices which will not be there."""
+"""Claims that are allocated on devices which a node is about to replace."""
 
 from typing import Any
 
@@ -14,14 +14,16 @@ ALL = [Settings(mode=Mode.INDIVIDUAL)] + [Settings(group_by=group) for group in 
 
 def claim(name: str, *results: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
     metadata = {"uid": f"uid-{name}", "name": name, "namespace": namespace}
-    status = {"allocation": {"devices": {"results": [{"driver": "dra.cpu", "pool": "n1", **one} for one in results]}}}
+    status = {
+        "allocation": {"devices": {"results": [{"driver": "dra.cpu", "pool": "n1", **result} for result in results]}}
+    }
     return {"metadata": metadata, "status": status}
 
 
 def found_in(claims: list[dict[str, Any]], *nodes: str) -> dict[str, tuple[OutstandingClaim, ...]]:
     found = AllocatedClaims(nodes or ("n1", "n2"))
-    for one in claims:
-        found.add(one)
+    for raw in claims:
+        found.add(raw)
     return found.by_node()
 
 
@@ -50,7 +52,7 @@ def test_claims_are_found_by_the_node_of_each_device() -> None:
 @pytest.mark.parametrize(
     ("amount", "cpus"), [("2", 2), ("1k", 1000), ("1Ki", 1024), ("500m", None), ("0", None), ("", None)]
 )
-def test_amounts_are_whole_cpus_or_hold_nothing(amount: str, cpus: int | None) -> None:
+def test_an_amount_that_is_not_whole_cpus_is_ignored(amount: str, cpus: int | None) -> None:
     found = found_in([claim("c", share(amount))])
     assert found == ({"n1": (OutstandingClaim("uid-c", "default", "c", (("cpudevnuma000", cpus),)),)} if cpus else {})
 
@@ -65,24 +67,24 @@ GROUPED, SINGLE, WHOLE, LATER = found_in(
 )["n1"]
 
 
-def test_shares_of_devices_that_stay_are_the_schedulers_to_count() -> None:
+def test_claims_on_published_devices_are_not_listed() -> None:
     assert outstanding([GROUPED, LATER], Settings()) == ()
     assert outstanding([SINGLE], Settings(mode=Mode.INDIVIDUAL)) == ()
     assert outstanding([], Settings()) == ()
 
 
-def test_what_a_claim_of_former_devices_has_to_spare_is_listed_with_it() -> None:
+def test_a_claim_on_former_devices_is_listed_with_all_claims_of_the_node() -> None:
     assert outstanding([GROUPED, SINGLE, WHOLE], Settings()) == (GROUPED, SINGLE, WHOLE)
 
 
-def test_claims_of_present_devices_that_come_later_are_no_news_but_those_that_end_are() -> None:
+def test_later_claims_on_published_devices_are_not_added_and_ended_claims_are_removed() -> None:
     listed = (GROUPED, SINGLE, WHOLE)
     assert outstanding([GROUPED, SINGLE, WHOLE, LATER], Settings(), listed) == listed
     assert outstanding([SINGLE, WHOLE, LATER], Settings(), listed) == (SINGLE, WHOLE)
     assert outstanding([GROUPED, LATER], Settings(), listed) == ()
 
 
-def test_another_claim_of_former_devices_brings_all_onto_the_list() -> None:
+def test_another_claim_on_former_devices_adds_all_claims_of_the_node() -> None:
     assert outstanding([GROUPED, SINGLE, WHOLE, LATER], Settings(), (GROUPED, SINGLE)) == (
         GROUPED,
         SINGLE,
@@ -92,5 +94,5 @@ def test_another_claim_of_former_devices_brings_all_onto_the_list() -> None:
 
 
 @given(st.permutations([claim(name, share("1")) for name in "abcd"]))
-def test_the_order_of_a_list_changes_nothing(listed) -> None:
-    assert found_in(listed) == found_in(sorted(listed, key=lambda one: one["metadata"]["name"]))
+def test_the_order_of_claims_does_not_matter(listed) -> None:
+    assert found_in(listed) == found_in(sorted(listed, key=lambda raw: raw["metadata"]["name"]))

@@ -1,4 +1,4 @@
-"""What is written, given what is known."""
+"""Which CpuNodes are created, changed and removed."""
 
 from typing import Any
 
@@ -18,26 +18,26 @@ SINGLE = OutstandingClaim("u2", "default", "single", (("cpudev003", 1),))
 
 def plan_of(*parts: Node | Config | CpuNode) -> Plan:
     tables: list[dict[str, Any]] = [
-        {one.name: one for one in parts if isinstance(one, kind)} for kind in (Node, Config, CpuNode)
+        {record.name: record for record in parts if isinstance(record, kind)} for kind in (Node, Config, CpuNode)
     ]
     return make_plan(*tables)
 
 
-def revision(one: Config) -> str:
-    assert one.wanted is not None
-    return one.wanted.revision
+def revision(of: Config) -> str:
+    assert of.wanted is not None
+    return of.wanted.revision
 
 
 def changed(plan: Plan) -> list[tuple[str, str]]:
     return [(change.node.name, change.config.name) for change in plan.changes]
 
 
-def right(name: str, one: Config, **others: Any) -> CpuNode:
-    return cpu_node(name, given=revision(one), applied=revision(one), follows=one.name, **others)
+def settled(name: str, config: Config, **others: Any) -> CpuNode:
+    return cpu_node(name, given=revision(config), applied=revision(config), follows=config.name, **others)
 
 
-def test_nothing_is_written_where_all_is_as_it_should_be() -> None:
-    plan = plan_of(node("n1"), config(), right("n1", config()))
+def test_nothing_is_written_when_all_nodes_have_their_settings() -> None:
+    plan = plan_of(node("n1"), config(), settled("n1", config()))
     assert (plan.changes, plan.removals) == ((), ())
 
 
@@ -45,40 +45,40 @@ def test_a_node_without_a_cpu_node_gets_one() -> None:
     assert changed(plan_of(node("n1"), node("n2"), config())) == [("n1", "all"), ("n2", "all")]
 
 
-def test_a_node_that_no_config_selects_loses_its_cpu_node_but_nobody_elses() -> None:
+def test_the_cpu_node_of_an_unselected_node_is_removed_unless_the_operator_did_not_create_it() -> None:
     own, by_hand, orphan = cpu_node("n1"), cpu_node("n2", owner=None), cpu_node("n3")
     plan = plan_of(node("n1"), node("n2"), own, by_hand, orphan)
     assert plan.removals == (own,)
 
 
-def test_the_cpu_node_of_a_former_node_goes_before_a_new_one_is_made() -> None:
-    stale = right("n1", config(), owner="former")
+def test_the_cpu_node_of_a_former_node_is_removed_before_a_new_one_is_created() -> None:
+    stale = settled("n1", config(), owner="former")
     plan = plan_of(node("n1"), config(), stale)
     assert plan.removals == (stale,)
     assert plan.changes == ()
 
 
-def test_a_node_that_moves_between_configs_of_equal_settings_is_told_without_budget() -> None:
+def test_a_move_to_a_config_with_equal_settings_uses_no_budget() -> None:
     a, b = config("a", rollout={"paused": True}), config("b", priority=-1)
-    plan = plan_of(node("n1"), node("n2"), a, b, right("n1", b), right("n2", b))
+    plan = plan_of(node("n1"), node("n2"), a, b, settled("n1", b), settled("n2", b))
     assert changed(plan) == [("n1", "a"), ("n2", "a")]
     assert all(change.keeps_devices for change in plan.changes)
 
 
-def test_a_cpu_node_written_by_hand_is_taken_over_by_a_config_that_selects_its_node() -> None:
-    assert changed(plan_of(node("n1"), config(), right("n1", config(), owner=None))) == [("n1", "all")]
+def test_a_cpu_node_that_was_written_by_hand_is_taken_over_when_a_config_selects_its_node() -> None:
+    assert changed(plan_of(node("n1"), config(), settled("n1", config(), owner=None))) == [("n1", "all")]
 
 
-def test_the_nodes_of_a_config_that_cannot_be_understood_stay_as_they_are() -> None:
+def test_nodes_of_a_config_that_is_not_valid_keep_their_settings() -> None:
     broken, other = config("broken", reservedCPUs="3-1"), config("other", priority=-1, mode="individual")
     plan = plan_of(node("n1"), node("n2"), broken, other, cpu_node("n1", follows="broken"))
     assert changed(plan) == [("n2", "other")]
     assert plan.removals == ()
-    assert [one.name for one in plan.selected["broken"].nodes] == ["n1"]
+    assert [node.name for node in plan.selected["broken"].nodes] == ["n1"]
 
 
-def test_settings_that_somebody_has_edited_are_put_right_without_budget() -> None:
-    edited = right("n1", config(), settings={"mode": "individual"})
+def test_edited_settings_are_corrected_without_using_the_budget() -> None:
+    edited = settled("n1", config(), settings={"mode": "individual"})
     paused = config(rollout={"paused": True})
     assert changed(plan_of(node("n1"), paused, edited)) == [("n1", "all")]
     (change,) = plan_of(node("n1"), paused, edited).changes
@@ -113,17 +113,17 @@ def test_a_change_that_keeps_the_devices_keeps_the_list() -> None:
     ],
     ids=["away", "failed", "silent"],
 )
-def test_settings_that_were_given_and_not_applied_do_not_tell_which_devices_there_are(current) -> None:
+def test_claims_are_listed_when_it_is_not_known_which_devices_are_published(current) -> None:
     change = Change(node("n1"), config(mode="individual", reservedCPUs="1"), current)
     assert listed(change, GROUPED) == (GROUPED,)
 
 
-def test_what_is_changed_back_before_any_agent_saw_it_leaves_nothing_behind() -> None:
+def test_a_change_that_is_undone_before_the_agent_has_seen_it_lists_no_claims() -> None:
     unseen = cpu_node("n1", given="r2", applied="r1", settings={"mode": "individual"}, outstanding=(GROUPED,))
     assert listed(Change(node("n1"), config(), unseen), GROUPED) == ()
 
 
-def test_what_is_changed_back_while_the_node_drains_names_all_its_claims() -> None:
+def test_a_change_that_is_undone_while_the_node_drains_lists_all_its_claims() -> None:
     draining = cpu_node("n1", phase="Draining", settings={"mode": "individual"}, outstanding=(GROUPED,))
     assert listed(Change(node("n1"), config(), draining), GROUPED, SINGLE) == (GROUPED, SINGLE)
 
@@ -131,27 +131,27 @@ def test_what_is_changed_back_while_the_node_drains_names_all_its_claims() -> No
 INDIVIDUAL = {"mode": "individual"}
 
 
-def respecced(one: CpuNode, *claims: OutstandingClaim) -> tuple[OutstandingClaim, ...] | None:
-    spec = with_current_claims(one, {"n1": claims})
+def new_list(cpu_node: CpuNode, *claims: OutstandingClaim) -> tuple[OutstandingClaim, ...] | None:
+    spec = with_current_claims(cpu_node, {"n1": claims})
     return None if spec is None else spec.outstanding
 
 
 def test_the_list_follows_the_claims() -> None:
     draining = cpu_node("n1", phase="Draining", settings=INDIVIDUAL, outstanding=(GROUPED,))
-    assert respecced(draining, GROUPED) is None
-    assert respecced(draining) == ()
-    assert respecced(cpu_node("n1", phase="Settling", settings=INDIVIDUAL), GROUPED) == (GROUPED,)
-    assert respecced(cpu_node("n1", phase="Settling", settings=INDIVIDUAL), SINGLE) is None
+    assert new_list(draining, GROUPED) is None
+    assert new_list(draining) == ()
+    assert new_list(cpu_node("n1", phase="Settling", settings=INDIVIDUAL), GROUPED) == (GROUPED,)
+    assert new_list(cpu_node("n1", phase="Settling", settings=INDIVIDUAL), SINGLE) is None
 
 
-def test_an_agent_that_says_ready_does_not_empty_the_list_and_neither_does_one_that_is_silent() -> None:
-    """It may have said so before it heard of the change: given there and back, the revision is the former one."""
+def test_the_phase_that_an_agent_reports_does_not_empty_the_list() -> None:
+    """The report may be older than the change: after a change and its undoing, the revision is the same again."""
     for phase in ("Ready", None):
-        one = cpu_node("n1", phase=phase, settings=INDIVIDUAL, outstanding=(GROUPED,))
-        assert respecced(one, GROUPED) is None
-        assert respecced(one) == ()
+        draining = cpu_node("n1", phase=phase, settings=INDIVIDUAL, outstanding=(GROUPED,))
+        assert new_list(draining, GROUPED) is None
+        assert new_list(draining) == ()
 
 
 @given(specs)
-def test_whatever_is_written_fits_the_schema(spec) -> None:
+def test_every_spec_fits_the_schema(spec) -> None:
     CpuNodeModel.model_validate({"spec": encode_spec(spec)}, by_alias=True, by_name=False)

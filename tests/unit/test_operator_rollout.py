@@ -1,4 +1,4 @@
-"""How many nodes change at a time."""
+"""How many nodes change at a time, and which."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from dracpu_operator.decide.rollout import Member, budget, next_nodes, unavailab
 
 
 def fleet(*cpu_nodes: CpuNode | None) -> list[Member]:
-    return [Member(f"n{number}", one) for number, one in enumerate(cpu_nodes)]
+    return [Member(f"n{number}", cpu_node) for number, cpu_node in enumerate(cpu_nodes)]
 
 
 READY = cpu_node("n", given="r1", applied="r1")
@@ -46,7 +46,7 @@ def test_the_budget_is_a_number_or_a_percentage_rounded_up(limit, nodes, expecte
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("cpu_node", "expected"),
     [
         (READY, False),
         (DONE, False),
@@ -59,11 +59,11 @@ def test_the_budget_is_a_number_or_a_percentage_rounded_up(limit, nodes, expecte
         (SILENT, False),
     ],
 )
-def test_what_uses_up_the_budget(one, expected) -> None:
-    assert unavailable(fleet(one)) == expected
+def test_unavailable_nodes_use_the_budget(cpu_node, expected) -> None:
+    assert unavailable(fleet(cpu_node)) == expected
 
 
-def test_nodes_change_in_order_as_far_as_the_budget_goes() -> None:
+def test_nodes_change_in_order_within_the_budget() -> None:
     rollout = Rollout(max_unavailable=2)
     assert next_nodes(rollout, "r2", fleet(READY, READY, READY)) == ["n0", "n1"]
     assert next_nodes(rollout, "r2", fleet(UNDER_WAY, READY, READY)) == ["n1"]
@@ -72,32 +72,32 @@ def test_nodes_change_in_order_as_far_as_the_budget_goes() -> None:
     assert next_nodes(rollout, "r2", fleet(DONE, DONE, DONE)) == []
 
 
-def test_first_settings_take_no_budget() -> None:
+def test_first_settings_use_no_budget() -> None:
     rollout = Rollout(max_unavailable=1)
     assert next_nodes(rollout, "r2", fleet(None, None, None)) == ["n0", "n1", "n2"]
     assert next_nodes(rollout, "r2", fleet(None, SILENT, READY, READY)) == ["n0", "n1", "n2"]
     assert next_nodes(rollout, "r1", fleet(STARTING, STARTING)) == []
 
 
-def test_nodes_that_a_broken_config_stopped_at_are_the_first_to_be_put_right() -> None:
+def test_nodes_on_which_a_config_failed_get_the_corrected_one_first() -> None:
     rollout = Rollout(max_unavailable=2)
     assert next_nodes(rollout, "broken", fleet(FAILED, FAILED, READY)) == []
     assert next_nodes(rollout, "r3", fleet(READY, FAILED, FAILED, READY)) == ["n1", "n2"]
 
 
-def test_first_settings_that_failed_are_all_put_right_at_once() -> None:
+def test_first_settings_that_failed_are_corrected_on_all_nodes_at_once() -> None:
     failed_first = cpu_node("n", given="broken", applied=None, phase="Failed", generation=1)
     members = fleet(failed_first, failed_first, failed_first)
     assert next_nodes(Rollout(max_unavailable=1), "r2", members) == ["n0", "n1", "n2"]
 
 
-def test_paused_holds_changes_but_not_first_settings() -> None:
+def test_paused_holds_back_changes_but_not_first_settings() -> None:
     rollout = Rollout(max_unavailable=5, paused=True)
     assert next_nodes(rollout, "r2", fleet(READY, FAILED, SILENT, None)) == ["n3"]
 
 
 class RollingOut(RuleBasedStateMachine):
-    """Edits, answers, failures and restarted operators in any order."""
+    """Edits, reports of agents, failures and restarts of the operator in any order."""
 
     @initialize(count=st.integers(1, 12), limit=st.one_of(st.integers(1, 4), st.sampled_from(["10%", "34%", "100%"])))
     def install(self, count, limit) -> None:
@@ -113,23 +113,23 @@ class RollingOut(RuleBasedStateMachine):
     def roll(self) -> None:
         before = self.disturbed()
         for name in next_nodes(self.rollout, self.wanted, self.members()):
-            one = self.nodes[name]
-            assert one.spec is not None
-            spec = replace(one.spec, revision=self.wanted)
-            self.nodes[name] = replace(one, spec=spec, generation=one.generation + 1)
+            node = self.nodes[name]
+            assert node.spec is not None
+            spec = replace(node.spec, revision=self.wanted)
+            self.nodes[name] = replace(node, spec=spec, generation=node.generation + 1)
         assert self.disturbed() <= max(before, budget(self.rollout, len(self.nodes)))
 
     @rule(data=st.data())
     def answer(self, data) -> None:
         name = data.draw(st.sampled_from(sorted(self.nodes)))
-        one = self.nodes[name]
-        if str(one.given).startswith("broken"):
-            self.nodes[name] = replace(one, phase=Phase.FAILED)
+        node = self.nodes[name]
+        if str(node.given).startswith("broken"):
+            self.nodes[name] = replace(node, phase=Phase.FAILED)
         else:
-            settles = [] if one.arrived else [Phase.SETTLING]
+            settles = [] if node.arrived else [Phase.SETTLING]
             phase = data.draw(st.sampled_from([Phase.READY, Phase.DRAINING, *settles]))
-            applied = one.applied if phase is Phase.SETTLING else one.given
-            self.nodes[name] = replace(one, phase=phase, applied=applied)
+            applied = node.applied if phase is Phase.SETTLING else node.given
+            self.nodes[name] = replace(node, phase=phase, applied=applied)
 
     @invariant()
     def never_more_than_the_budget(self) -> None:
@@ -143,11 +143,13 @@ class RollingOut(RuleBasedStateMachine):
         self.wanted = "right"
         for _ in range(2 * len(self.nodes) + 2):
             self.roll()
-            self.nodes = {name: replace(one, phase=Phase.READY, applied=one.given) for name, one in self.nodes.items()}
-        assert {one.applied for one in self.nodes.values()} == {self.wanted}
+            self.nodes = {
+                name: replace(node, phase=Phase.READY, applied=node.given) for name, node in self.nodes.items()
+            }
+        assert {node.applied for node in self.nodes.values()} == {self.wanted}
 
     def members(self) -> list[Member]:
-        return [Member(name, one) for name, one in self.nodes.items()]
+        return [Member(name, node) for name, node in self.nodes.items()]
 
     def disturbed(self) -> int:
         return unavailable(self.members())

@@ -33,16 +33,16 @@ def test_each_operator_reads_labels_as_kubernetes_does(operator, key, values, ex
     assert matches(NodeSelector(match_expressions=(requirement,)), LABELS) is expected
 
 
-def test_all_that_a_selector_says_must_hold() -> None:
+def test_all_requirements_of_a_selector_must_hold() -> None:
     zone = SelectorRequirement(key="zone", operator="In", values=("a",))
     assert matches(NodeSelector(match_labels={"pool": "databases"}, match_expressions=(zone,)), LABELS)
     assert not matches(NodeSelector(match_labels={"pool": "web"}, match_expressions=(zone,)), LABELS)
     assert matches(NodeSelector(), {})
 
 
-def test_an_empty_selector_takes_linux_nodes_and_those_that_do_not_say() -> None:
+def test_an_empty_selector_selects_linux_nodes_and_nodes_without_the_label() -> None:
     nodes = [node("linux"), node("windows", **{"kubernetes.io/os": "windows"})]
-    assert [one.name for one in select(nodes, [config()])["all"].nodes] == ["linux"]
+    assert [node.name for node in select(nodes, [config()])["all"].nodes] == ["linux"]
     labelled = config(nodeSelector={"matchLabels": {"kubernetes.io/os": "windows"}})
     assert select(nodes, [labelled])["all"].nodes == []
 
@@ -57,13 +57,19 @@ def test_the_highest_priority_wins_then_the_oldest_then_the_first_by_name() -> N
         config("last", priority=-1, created=old),
     ]
     random.Random(1).shuffle(configs)
-    assert [one.name for one in sorted(configs, key=precedence)] == ["z-first", "b-old", "c-old", "a-young", "last"]
+    assert [config.name for config in sorted(configs, key=precedence)] == [
+        "z-first",
+        "b-old",
+        "c-old",
+        "a-young",
+        "last",
+    ]
 
 
-def test_a_config_that_loses_nodes_to_one_of_equal_priority_is_told_and_to_a_higher_one_is_not() -> None:
+def test_nodes_lost_to_a_config_of_equal_priority_are_recorded_and_those_lost_to_a_higher_one_are_not() -> None:
     configs = [config("a"), config("b"), config("low", priority=-1)]
     selected = select([node("n1"), node("n2")], configs)
-    assert [one.name for one in selected["a"].nodes] == ["n1", "n2"]
+    assert [node.name for node in selected["a"].nodes] == ["n1", "n2"]
     assert selected["b"].lost == {"a": ["n1", "n2"]}
     assert selected["a"].lost == selected["low"].lost == {}
 
@@ -76,7 +82,7 @@ _configs = st.lists(
         priority=st.integers(-1, 1),
         nodeSelector=st.sampled_from([{}, {"matchLabels": {"pool": "x"}}]),
     ),
-    unique_by=lambda one: one.name,
+    unique_by=lambda record: record.name,
 )
 _nodes = st.lists(
     st.builds(node, name=st.sampled_from("uvwxyz"), pool=st.sampled_from("xy")), unique_by=lambda n: n.name
@@ -88,11 +94,11 @@ def test_every_node_follows_at_most_one_config_whatever_the_order(nodes, configs
     first = select(nodes, configs)
     shuffled = list(configs)
     order.shuffle(shuffled)
-    assert {name: one.nodes for name, one in select(nodes, shuffled).items()} == {
-        name: one.nodes for name, one in first.items()
+    assert {name: followed.nodes for name, followed in select(nodes, shuffled).items()} == {
+        name: followed.nodes for name, followed in first.items()
     }
-    followers = [one.name for selected in first.values() for one in selected.nodes]
+    followers = [node.name for selected in first.values() for node in selected.nodes]
     assert len(followers) == len(set(followers))
-    everybody = any(not one.wanted.spec.node_selector.match_labels for one in configs)
+    everybody = any(not config.wanted.spec.node_selector.match_labels for config in configs)
     if everybody:
-        assert set(followers) == {one.name for one in nodes}
+        assert set(followers) == {node.name for node in nodes}

@@ -1,4 +1,4 @@
-"""What a config's status tells."""
+"""The status of a config, and the Events about it."""
 
 from typing import Any
 
@@ -23,27 +23,31 @@ def at(now: str) -> Moment:
     return Moment(now, trouble_before="2025-12-31T23:59:30Z", silence_before="2025-12-31T23:55:00Z")
 
 
-def told_of(selected: Selected, known: dict[str, CpuNode], now: str = NOW) -> tuple[dict[str, Any], Progress]:
+def status_and_progress(
+    selected: Selected, known: dict[str, CpuNode], now: str = NOW
+) -> tuple[dict[str, Any], Progress]:
     progress = progress_of(selected, known, at(now))
     return status_of(selected, known, progress, at(now)), progress
 
 
 def following(*cpu_nodes: CpuNode, nodes: int | None = None, before: Any = None, **spec: Any) -> Selected:
     count = len(cpu_nodes) if nodes is None else nodes
-    names = [one.name for one in cpu_nodes] + [f"more{number}" for number in range(count - len(cpu_nodes))]
+    names = [cpu_node.name for cpu_node in cpu_nodes] + [f"more{number}" for number in range(count - len(cpu_nodes))]
     return Selected(config(status=before, **spec), [node(name) for name in names])
 
 
 def status(*cpu_nodes: CpuNode, now: str = NOW, **others: Any) -> dict[str, Any]:
-    return told_of(following(*cpu_nodes, **others), {one.name: one for one in cpu_nodes}, now)[0]
+    return status_and_progress(
+        following(*cpu_nodes, **others), {cpu_node.name: cpu_node for cpu_node in cpu_nodes}, now
+    )[0]
 
 
-def said(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {one["type"]: (one["status"], one["reason"]) for one in told["conditions"]}
+def outcomes(written: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {condition["type"]: (condition["status"], condition["reason"]) for condition in written["conditions"]}
 
 
-def message(told: dict[str, Any], kind: str) -> str:
-    return next(str(one["message"]) for one in told["conditions"] if one["type"] == kind)
+def message(written: dict[str, Any], kind: str) -> str:
+    return next(str(condition["message"]) for condition in written["conditions"] if condition["type"] == kind)
 
 
 def done(name: str) -> CpuNode:
@@ -54,12 +58,12 @@ def failed(name: str, why: str = "no CPU 400") -> CpuNode:
     return cpu_node(name, given=R, applied="r0", phase="Failed", failure=why)
 
 
-def test_all_is_well() -> None:
-    told = status(done("n1"), cpu_node("n2", given=R, applied=R, phase="Draining"))
-    assert told["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
-    assert told["cpus"] == {"total": 16, "reserved": 2, "exclusive": 4, "available": 10}
-    assert told["observedGeneration"] == 3
-    assert said(told) == {
+def test_the_status_when_all_nodes_have_applied_the_settings() -> None:
+    written = status(done("n1"), cpu_node("n2", given=R, applied=R, phase="Draining"))
+    assert written["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
+    assert written["cpus"] == {"total": 16, "reserved": 2, "exclusive": 4, "available": 10}
+    assert written["observedGeneration"] == 3
+    assert outcomes(written) == {
         "Accepted": ("True", "Valid"),
         "Progressing": ("False", "Complete"),
         "Available": ("True", "EnoughNodes"),
@@ -71,8 +75,8 @@ def test_all_is_well() -> None:
 def test_nodes_are_counted_by_how_far_they_are() -> None:
     settling = cpu_node("n2", given=R, applied="r0", phase="Settling")
     waiting = cpu_node("n3", given="r0", applied="r0")
-    told = status(done("n1"), settling, waiting, failed("n4"), nodes=5)
-    assert told["nodes"] == {"selected": 5, "applied": 1, "progressing": 3, "failed": 1}
+    written = status(done("n1"), settling, waiting, failed("n4"), nodes=5)
+    assert written["nodes"] == {"selected": 5, "applied": 1, "progressing": 3, "failed": 1}
 
 
 @pytest.mark.parametrize(
@@ -90,14 +94,14 @@ def test_nodes_are_counted_by_how_far_they_are() -> None:
         ([done("n1")], {"reservedCPUs": "x"}, ("False", "NotAccepted")),
     ],
 )
-def test_progressing_tells_why_it_goes_on_or_stands_still(cpu_nodes, spec, expected) -> None:
-    assert said(status(*cpu_nodes, **spec))["Progressing"] == expected
+def test_progressing_has_the_reason_why_the_rollout_proceeds_or_does_not(cpu_nodes, spec, expected) -> None:
+    assert outcomes(status(*cpu_nodes, **spec))["Progressing"] == expected
 
 
 def test_degraded_names_the_first_few_nodes_and_why() -> None:
-    told = status(*(failed(f"n{number}", f"reason {number}") for number in range(5)))
-    assert said(told)["Degraded"] == ("True", "NodesFailed")
-    assert "n0: reason 0; n1: reason 1; n2: reason 2; and 2 more" in message(told, "Degraded")
+    written = status(*(failed(f"n{number}", f"reason {number}") for number in range(5)))
+    assert outcomes(written)["Degraded"] == ("True", "NodesFailed")
+    assert "n0: reason 0; n1: reason 1; n2: reason 2; and 2 more" in message(written, "Degraded")
 
 
 RUNTIME = ("the container runtime is not connected", MINUTES_AGO)
@@ -108,69 +112,69 @@ def troubled(name: str, **troubles: tuple[str, str]) -> CpuNode:
 
 
 @pytest.mark.parametrize("kind", ["RuntimeConnected", "KubeletRegistered", "StateHealthy", "SlicesPublished"])
-def test_a_node_whose_agent_cannot_serve_claims_is_named_with_the_agents_words(kind) -> None:
-    told = status(done("n1"), troubled("n2", **{kind: ("it hurts", MINUTES_AGO)}))
-    assert said(told)["Degraded"] == ("True", "NodesInTrouble")
-    assert message(told, "Degraded") == "1 node cannot serve claims: n2: it hurts"
-    assert told["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
+def test_a_node_that_cannot_serve_claims_is_named_with_its_agents_message(kind) -> None:
+    written = status(done("n1"), troubled("n2", **{kind: ("it hurts", MINUTES_AGO)}))
+    assert outcomes(written)["Degraded"] == ("True", "NodesInTrouble")
+    assert message(written, "Degraded") == "1 node cannot serve claims: n2: it hurts"
+    assert written["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
 
 
-def test_several_troubles_and_failures_are_told_together() -> None:
+def test_troubles_and_failures_are_reported_together() -> None:
     both = troubled("n1", RuntimeConnected=RUNTIME, StateHealthy=("the disk is full", MINUTES_AGO))
-    told = status(both, failed("n2"))
-    assert said(told)["Degraded"] == ("True", "NodesFailed")
-    assert message(told, "Degraded") == (
+    written = status(both, failed("n2"))
+    assert outcomes(written)["Degraded"] == ("True", "NodesFailed")
+    assert message(written, "Degraded") == (
         "1 node failed and kept the last good settings: n2: no CPU 400; 1 node cannot serve claims: "
         "n1: the container runtime is not connected, the disk is full"
     )
 
 
-def test_trouble_names_the_first_few_nodes() -> None:
-    told = status(*(troubled(f"n{number}", RuntimeConnected=RUNTIME) for number in range(5)))
-    assert message(told, "Degraded").endswith("; and 2 more")
-    assert message(told, "Degraded").count("not connected") == 3
+def test_only_the_first_nodes_in_trouble_are_named() -> None:
+    written = status(*(troubled(f"n{number}", RuntimeConnected=RUNTIME) for number in range(5)))
+    assert message(written, "Degraded").endswith("; and 2 more")
+    assert message(written, "Degraded").count("not connected") == 3
 
 
-def test_what_may_pass_is_not_told_yet_but_looked_at_again() -> None:
-    one = troubled("n1", RuntimeConnected=("restarting", SECONDS_AGO))
-    told, progress = told_of(following(one), {"n1": one})
-    assert said(told)["Degraded"] == ("False", "NoFailures")
-    assert said(told)["Available"][0] == "True"
+def test_recent_trouble_is_not_reported_yet() -> None:
+    restarting = troubled("n1", RuntimeConnected=("restarting", SECONDS_AGO))
+    written, progress = status_and_progress(following(restarting), {"n1": restarting})
+    assert outcomes(written)["Degraded"] == ("False", "NoFailures")
+    assert outcomes(written)["Available"][0] == "True"
     assert progress.has_recent_trouble
 
 
-def test_trouble_that_has_no_time_is_told_at_once() -> None:
-    assert said(status(troubled("n1", RuntimeConnected=("away", ""))))["Degraded"][0] == "True"
+def test_trouble_without_a_time_is_reported_at_once() -> None:
+    assert outcomes(status(troubled("n1", RuntimeConnected=("away", ""))))["Degraded"][0] == "True"
 
 
-def test_an_agent_that_never_reports_is_told_after_longer() -> None:
+def test_an_agent_that_never_reported_has_more_time() -> None:
     new = cpu_node("n1", given=R, applied=None, phase=None, created=MINUTES_AGO)
-    assert said(status(new))["Degraded"][0] == "False"
+    assert outcomes(status(new))["Degraded"][0] == "False"
     old = cpu_node("n1", given=R, applied=None, phase=None, created="2025-12-31T23:50:00Z")
-    assert said(status(old))["Degraded"] == ("True", "NodesInTrouble")
+    assert outcomes(status(old))["Degraded"] == ("True", "NodesInTrouble")
     assert "n1: its agent has not reported yet" in message(status(old), "Degraded")
 
 
 def test_nodes_in_lasting_trouble_do_not_count_as_available() -> None:
     nodes = [done("n1"), troubled("n2", RuntimeConnected=RUNTIME), troubled("n3", RuntimeConnected=RUNTIME)]
-    told = status(*nodes, rollout={"maxUnavailable": 1})
-    assert said(told)["Available"] == ("False", "TooFewNodes")
-    assert "1 of 3 nodes offer CPUs" in message(told, "Available")
+    written = status(*nodes, rollout={"maxUnavailable": 1})
+    assert outcomes(written)["Available"] == ("False", "TooFewNodes")
+    assert "1 of 3 nodes offer CPUs" in message(written, "Available")
 
 
-def test_conditions_that_no_claim_depends_on_are_no_trouble() -> None:
-    assert said(status(troubled("n1", Tidy=("no", MINUTES_AGO))))["Degraded"][0] == "False"
+def test_conditions_that_claims_do_not_depend_on_are_not_reported() -> None:
+    assert outcomes(status(troubled("n1", Tidy=("no", MINUTES_AGO))))["Degraded"][0] == "False"
 
 
 def test_nodes_that_are_changing_are_named() -> None:
-    told = status(done("n1"), *(cpu_node(f"slow{number}", given=R, applied="r0") for number in range(4)))
-    assert message(told, "Progressing").endswith("; changing now: slow0; slow1; slow2; and 1 more")
+    written = status(done("n1"), *(cpu_node(f"slow{number}", given=R, applied="r0") for number in range(4)))
+    assert message(written, "Progressing").endswith("; changing now: slow0; slow1; slow2; and 1 more")
 
 
-def test_a_config_that_cannot_be_understood_says_what_to_put_right() -> None:
-    told = status(done("n1"), reservedCPUs="3-1")
-    assert said(told)["Accepted"] == ("False", "Invalid")
-    assert "spec.reservedCPUs: a range is reversed" in message(told, "Accepted")
+def test_accepted_names_what_to_correct_in_a_config_that_is_not_valid() -> None:
+    written = status(done("n1"), reservedCPUs="3-1")
+    assert outcomes(written)["Accepted"] == ("False", "Invalid")
+    assert "spec.reservedCPUs: a range is reversed" in message(written, "Accepted")
 
 
 @pytest.mark.parametrize(
@@ -178,33 +182,33 @@ def test_a_config_that_cannot_be_understood_says_what_to_put_right() -> None:
     [(4, 4, 1, "True"), (3, 4, 1, "True"), (2, 4, 1, "False"), (0, 1, 1, "False"), (0, 0, 1, "False")],
 )
 def test_available_means_that_no_more_than_max_unavailable_are_missing(serving, nodes, limit, expected) -> None:
-    told = status(*(done(f"n{n}") for n in range(serving)), nodes=nodes, rollout={"maxUnavailable": limit})
-    assert said(told)["Available"][0] == expected
+    written = status(*(done(f"n{n}") for n in range(serving)), nodes=nodes, rollout={"maxUnavailable": limit})
+    assert outcomes(written)["Available"][0] == expected
 
 
 def test_a_conflict_names_the_winner_and_the_nodes() -> None:
     selected = Selected(config("loser"), [], {"winner": ["n1", "n2", "n3", "n4"]})
-    told, _ = told_of(selected, {})
-    assert said(told)["Conflicted"] == ("True", "SamePriority")
-    assert "4 nodes (n1; n2; n3; and 1 more) lost to winner" in message(told, "Conflicted")
+    written, _ = status_and_progress(selected, {})
+    assert outcomes(written)["Conflicted"] == ("True", "SamePriority")
+    assert "4 nodes (n1; n2; n3; and 1 more) lost to winner" in message(written, "Conflicted")
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     first = status(done("n1"))
     second = status(failed("n1"), now=LATER, before=first)
-    times = {one["type"]: one["lastTransitionTime"] for one in second["conditions"]}
+    times = {condition["type"]: condition["lastTransitionTime"] for condition in second["conditions"]}
     assert times["Degraded"] == LATER
     assert times["Accepted"] == NOW
 
 
-def test_the_same_status_is_the_same_in_any_order_and_at_any_time() -> None:
+def test_statuses_are_compared_without_the_order_of_their_conditions() -> None:
     first = status(done("n1"))
     stored = {**first, "conditions": first["conditions"][::-1]}
     assert is_same(status(done("n1"), now=LATER, before=stored), stored)
     assert not is_same(status(done("n1"), nodes=2, before=stored), stored)
 
 
-def test_only_what_somebody_waits_for_is_urgent() -> None:
+def test_changes_of_conditions_are_urgent_and_changes_of_counts_are_not() -> None:
     rolling = status(done("n1"), cpu_node("n2", given=R, applied="r0"), nodes=9)
     further = status(done("n1"), done("n2"), nodes=9, before=rolling)
     assert not is_urgent(further, rolling)
@@ -213,18 +217,18 @@ def test_only_what_somebody_waits_for_is_urgent() -> None:
     assert is_urgent(rolling, {})
 
 
-def test_events_tell_of_transitions_and_at_first_of_what_is_wrong() -> None:
+def test_there_are_events_about_transitions_and_at_first_about_problems_only() -> None:
     well = status(done("n1"))
     assert announcements(well, {}) == []
     bad = status(failed("n1"), before=well)
-    assert [(one.severity, one.reason) for one in announcements(bad, well)] == [
+    assert [(event.severity, event.reason) for event in announcements(bad, well)] == [
         ("Normal", "Incomplete"),
         ("Warning", "NodesFailed"),
     ]
     assert announcements(bad, bad) == []
-    assert [one.severity for one in announcements(bad, {})] == ["Warning"]
+    assert [event.severity for event in announcements(bad, {})] == ["Warning"]
 
 
-def test_whatever_is_told_fits_the_schema() -> None:
-    told = status(done("n1"), failed("n2"), nodes=4)
-    CpuDriverConfigStatus.model_validate(told, by_alias=True, by_name=False)
+def test_the_status_fits_the_schema() -> None:
+    written = status(done("n1"), failed("n2"), nodes=4)
+    CpuDriverConfigStatus.model_validate(written, by_alias=True, by_name=False)
