@@ -1,4 +1,4 @@
-"""Good and bad objects, told once for every API server that must take or refuse them: the models, the real one."""
+"""Good and bad objects, which the models, the sandbox's API server and a real one must accept or refuse alike."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _KINDS: Final = {"config": "CpuDriverConfig", "node": "CpuNode"}
 
 @dataclass(frozen=True)
 class Case:
-    """One object and what shall happen to it."""
+    """An object, and whether it is accepted."""
 
     what: str
     object: Mapping[str, Any]

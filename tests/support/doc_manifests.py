@@ -1,4 +1,4 @@
-"""The manifests that README and docs show, and the examples: what a reader pastes has to work."""
+"""The manifests in README, docs and examples, which readers apply as they are."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _BLOCK: Final = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Shown:
-    """One manifest and where it stands."""
+    """A manifest, and the file that has it."""
 
     file: str
     manifest: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Nodes, configs and CpuNodes of a fleet, made the way the API server would show them."""
+"""Records of Nodes, configs and CpuNodes, read from objects like those of the API server."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ def node(name: str, *, uid: str = "", **labels: str) -> Node:
 
 
 def config(name: str = "all", *, created: str = "2026-01-01T00:00:00Z", status: Any = None, **spec: Any) -> Config:
-    """A CpuDriverConfig with such a spec."""
+    """A CpuDriverConfig with these fields in its spec."""
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "generation": 3}
     return read_config({"metadata": {**metadata, "creationTimestamp": created}, "spec": spec, "status": status})
 
 
 def settings(**fields: Any) -> dict[str, Any]:
-    """Settings as a CpuNode has them."""
+    """Settings in the form of a CpuNode's spec."""
     wanted = config(**fields).wanted
     assert wanted is not None
     return {"mode": wanted.settings.mode, "groupBy": wanted.settings.group_by, "reservedCPUs": ""}
@@ -41,8 +41,8 @@ def cpu_node(
     created: str = "2026-01-01T00:00:00Z",
     troubles: dict[str, tuple[str, str]] | None = None,
 ) -> CpuNode:
-    """A CpuNode of 8 CPUs, one reserved, two held, as its agent left it; `troubles` are conditions that are False, with
-    their words and since when."""
+    """A CpuNode with 8 CPUs, of which one is reserved and two are held. `troubles` are the conditions that are False,
+    each with its message and its time."""
     claims = [
         {
             "uid": c.uid,

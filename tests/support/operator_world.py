@@ -1,4 +1,4 @@
-"""A fake cluster for the operator: nodes, configs and claims as people and other controllers make them."""
+"""A fake cluster for the operator, with the nodes, configs and claims that people and other controllers create."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,13 +36,13 @@ class World:
         self.api.add("cpudriverconfigs", body)
 
     def edit(self, name: str = "all", **spec: Any) -> None:
-        self.api.edit("cpudriverconfigs", name, lambda one: one["spec"].update(spec))
+        self.api.edit("cpudriverconfigs", name, lambda body: body["spec"].update(spec))
 
     def specs(self) -> dict[str, JsonObject]:
-        return {one["metadata"]["name"]: one["spec"] for one in self.api.all("cpunodes")}
+        return {raw["metadata"]["name"]: raw["spec"] for raw in self.api.all("cpunodes")}
 
     def having(self, **settings: Any) -> set[str]:
-        """The nodes that were given settings like these."""
+        """The nodes that were given these settings."""
         return {name for name, spec in self.specs().items() if settings.items() <= spec["settings"].items()}
 
     def reached(self, count: int) -> bool:
@@ -59,8 +59,8 @@ class World:
         return str(made["metadata"]["uid"])
 
     def outstanding(self, node: str = "n0") -> set[str]:
-        """The claims that a CpuNode names."""
-        return {one["name"] for one in self.specs()[node].get("outstanding", ())}
+        """The names of the claims that a CpuNode lists."""
+        return {claim["name"] for claim in self.specs()[node].get("outstanding", ())}
 
     def revision(self, node: str = "n0") -> str:
         return str(self.specs()[node]["revision"])
@@ -69,16 +69,16 @@ class World:
         return dict(self.api.get("cpudriverconfigs", name).get("status") or {})
 
     def condition(self, kind: str, name: str = "all") -> JsonObject:
-        return next((one for one in self.status(name).get("conditions", ()) if one["type"] == kind), {})
+        return next((found for found in self.status(name).get("conditions", ()) if found["type"] == kind), {})
 
     async def until(self, condition: Callable[[], object]) -> None:
         await self.api.until(condition, seconds=20)
 
     async def applied(self, count: int, name: str = "all") -> None:
-        """Until the status tells of the present spec, and that so many nodes have applied it."""
-        await self.until(lambda: self._tells(name, count))
+        """Waits until the status reports that so many nodes have applied the present spec."""
+        await self.until(lambda: self._reports(name, count))
 
-    def _tells(self, name: str, count: int) -> bool:
+    def _reports(self, name: str, count: int) -> bool:
         config = self.api.get("cpudriverconfigs", name)
         status = config.get("status") or {}
         present = status.get("observedGeneration") == config["metadata"]["generation"]

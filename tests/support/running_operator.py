@@ -23,12 +23,12 @@ QUICK: Final = Intervals(
     retry_cap=0.05,
     writers=4,
 )
-# claims are listed for a change alone, and not again while nodes change: only then it gets quiet
+# claims are listed only when a change needs them: else the API server never gets a pause in requests
 NEVER_LISTING: Final = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)
 
 
 class RunningOperator(OperatorThread):
-    """Runs while the block is open; what it ends with is raised at the end of the block."""
+    """Runs the operator inside of an `async with` block, and raises at its end the error that ended the operator."""
 
     def __init__(self, server: str, folder: Path, intervals: Intervals = QUICK, *, authority: str = "") -> None:
         path = folder / "kubeconfig"
@@ -43,7 +43,7 @@ class RunningOperator(OperatorThread):
 
 
 def kubeconfig(server: str, authority: str = "") -> dict[str, object]:
-    """A kubeconfig file's content for a server; one with TLS has an authority, as PEM."""
+    """The content of a kubeconfig file; for a server with TLS, `authority` is its certificate authority as PEM."""
     trust = {"certificate-authority-data": base64.b64encode(authority.encode()).decode()} if authority else {}
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The whole operator, kopf and all, against a fake API server over HTTP; fake agents answer for the nodes."""
+"""The whole operator with kopf, against a fake API server over HTTP; fake agents write the statuses of nodes."""
 
 import asyncio
 import ssl
@@ -26,18 +26,18 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             yield World(api, agents, tmp_path)
 
 
-async def test_a_config_becomes_a_cpu_node_for_each_linux_node_and_the_status_tells_it(world: World) -> None:
+async def test_a_config_becomes_a_cpu_node_for_each_linux_node_and_the_status_counts_them(world: World) -> None:
     world.nodes(3)
     world.node("windows", **{"kubernetes.io/os": "windows"})
     world.config(reservedCPUs="0,1")
     async with world.operator():
         await world.applied(3)
     assert set(world.specs()) == {"n0", "n1", "n2"}
-    one = world.api.get("cpunodes", "n0")
+    cpu_node = world.api.get("cpunodes", "n0")
     owner = world.api.get("nodes", "n0")["metadata"]["uid"]
-    assert one["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": owner}]
-    assert one["spec"]["config"] == {"name": "all", "generation": 1}
-    assert one["spec"]["settings"]["reservedCPUs"] == "0-1"
+    assert cpu_node["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": owner}]
+    assert cpu_node["spec"]["config"] == {"name": "all", "generation": 1}
+    assert cpu_node["spec"]["settings"]["reservedCPUs"] == "0-1"
     assert world.status()["nodes"] == {"selected": 3, "applied": 3, "progressing": 0, "failed": 0}
     assert world.status()["cpus"] == {"total": 24, "reserved": 6, "exclusive": 0, "available": 18}
     assert world.condition("Progressing")["reason"] == "Complete"
@@ -66,14 +66,16 @@ async def test_a_label_moves_a_node_to_another_config(world: World) -> None:
     world.config("databases", nodeSelector={"matchLabels": {"pool": "databases"}}, priority=10, mode="individual")
     async with world.operator():
         await world.applied(2)
-        world.api.edit("nodes", "n1", lambda one: one["metadata"]["labels"].update(pool="databases"))
+        world.api.edit("nodes", "n1", lambda body: body["metadata"]["labels"].update(pool="databases"))
         await world.applied(1, "databases")
         assert world.having(mode="individual") == {"n1"}
-        world.api.edit("nodes", "n1", lambda one: one["metadata"]["labels"].pop("pool"))
+        world.api.edit("nodes", "n1", lambda body: body["metadata"]["labels"].pop("pool"))
         await world.until(lambda: world.having(mode="individual") == set())
 
 
-async def test_a_broken_config_stops_says_where_and_why_and_goes_on_once_it_is_put_right(world: World) -> None:
+async def test_a_config_that_nodes_refuse_stops_with_the_reason_and_continues_when_corrected(
+    world: World,
+) -> None:
     world.agents.refuse = lambda settings: "no CPU 400 here" if settings["reservedCPUs"] == "400" else ""
     world.nodes(6)
     world.config(rollout={"maxUnavailable": 2})
@@ -91,11 +93,11 @@ async def test_a_broken_config_stops_says_where_and_why_and_goes_on_once_it_is_p
         await world.applied(6)
         assert world.having(reservedCPUs="2") == set(world.specs())
         assert world.condition("Degraded")["status"] == "False"
-    told = [(one["type"], one["reason"]) for one in world.api.all("events")]
-    assert {("Warning", "Stopped"), ("Warning", "NodesFailed"), ("Normal", "Complete")} <= set(told)
+    events = [(event["type"], event["reason"]) for event in world.api.all("events")]
+    assert {("Warning", "Stopped"), ("Warning", "NodesFailed"), ("Normal", "Complete")} <= set(events)
 
 
-async def test_a_paused_rollout_holds_changes_and_still_serves_new_nodes(world: World) -> None:
+async def test_a_paused_rollout_holds_back_changes_and_still_serves_new_nodes(world: World) -> None:
     world.nodes(2)
     world.config()
     async with world.operator():
@@ -109,7 +111,7 @@ async def test_a_paused_rollout_holds_changes_and_still_serves_new_nodes(world: 
         await world.applied(3)
 
 
-async def test_a_node_that_comes_back_with_another_uid_gets_a_cpu_node_of_its_own(world: World) -> None:
+async def test_a_node_that_is_created_again_with_another_uid_gets_a_new_cpu_node(world: World) -> None:
     world.nodes(2)
     world.config()
     async with world.operator():
@@ -124,7 +126,7 @@ async def test_a_node_that_comes_back_with_another_uid_gets_a_cpu_node_of_its_ow
     assert after["ownerReferences"][0]["uid"] == world.api.get("nodes", "n1")["metadata"]["uid"]
 
 
-async def test_cpu_nodes_go_with_the_last_config_and_those_of_others_stay(world: World) -> None:
+async def test_cpu_nodes_are_removed_with_the_last_config_and_those_of_others_stay(world: World) -> None:
     world.nodes(2)
     world.api.add("nodes", {"metadata": {"name": "by-hand", "labels": {"kubernetes.io/os": "linux", "mine": "yes"}}})
     spec = {"config": {"name": "me", "generation": 1}, "settings": {"reservedCPUs": ""}, "revision": "1"}
@@ -136,15 +138,15 @@ async def test_cpu_nodes_go_with_the_last_config_and_those_of_others_stay(world:
         await world.until(lambda: set(world.specs()) == {"by-hand"})
 
 
-async def test_what_has_not_changed_is_not_written(world: World) -> None:
+async def test_nothing_is_written_when_nothing_has_changed(world: World) -> None:
     world.nodes(3)
     world.config()
     async with world.operator():
         await world.applied(3)
         await world.api.until_idle(0.2)
         before = len(world.api.written())
-        world.api.edit("nodes", "n0", lambda one: one.update(status={"heartbeat": 1}))
-        world.api.edit("cpudriverconfigs", "all", lambda one: one["metadata"].update(annotations={"a": "b"}))
+        world.api.edit("nodes", "n0", lambda body: body.update(status={"heartbeat": 1}))
+        world.api.edit("cpudriverconfigs", "all", lambda body: body["metadata"].update(annotations={"a": "b"}))
         world.node("elsewhere", **{"kubernetes.io/os": "windows"})
         await world.api.until_idle(0.2)
         assert world.api.written()[before:] == []
@@ -154,7 +156,7 @@ async def test_what_has_not_changed_is_not_written(world: World) -> None:
     assert world.api.written()[before:] == []
 
 
-async def test_a_change_of_the_rollout_alone_touches_no_node(world: World) -> None:
+async def test_a_change_of_the_rollout_alone_changes_no_node(world: World) -> None:
     world.nodes(2)
     world.config()
     async with world.operator():
@@ -165,7 +167,7 @@ async def test_a_change_of_the_rollout_alone_touches_no_node(world: World) -> No
     assert world.specs() == before
 
 
-async def test_an_operator_that_ends_in_the_middle_of_a_rollout_is_followed_by_one_that_goes_on(world: World) -> None:
+async def test_an_operator_that_starts_in_the_middle_of_a_rollout_continues_it(world: World) -> None:
     world.nodes(6)
     world.config(rollout={"maxUnavailable": 2})
     async with world.operator():
@@ -190,8 +192,8 @@ async def test_the_operator_waits_for_its_custom_resources(world: World) -> None
         await world.applied(1)
 
 
-async def test_when_its_custom_resources_go_it_ends_for_a_new_process_to_wait_for_them(world: World) -> None:
-    async def serve_until_they_are_gone() -> None:
+async def test_the_operator_ends_when_its_custom_resources_are_deleted(world: World) -> None:
+    async def serve_until_they_are_deleted() -> None:
         async with world.operator() as operator:
             await world.applied(1)
             await world.until(lambda: world.api.watching >= 3)
@@ -202,10 +204,10 @@ async def test_when_its_custom_resources_go_it_ends_for_a_new_process_to_wait_fo
     world.nodes(1)
     world.config()
     with pytest.raises(WatchError, match="page not found"):
-        await serve_until_they_are_gone()
+        await serve_until_they_are_deleted()
 
 
-async def test_a_node_that_cannot_serve_claims_is_named_with_its_agents_words(world: World) -> None:
+async def test_a_node_that_cannot_serve_claims_is_named_with_its_agents_message(world: World) -> None:
     world.nodes(2)
     world.config()
     async with world.operator():
@@ -218,7 +220,7 @@ async def test_a_node_that_cannot_serve_claims_is_named_with_its_agents_words(wo
         await world.until(lambda: world.condition("Degraded")["status"] == "False")
 
 
-async def test_an_agent_that_never_reports_is_told_without_any_event(world: World) -> None:
+async def test_an_agent_that_never_reports_is_noticed_without_any_event_of_a_watch(world: World) -> None:
     world.nodes(1)
     world.agents.away = {"n0"}
     world.config()
@@ -240,7 +242,7 @@ async def test_a_write_without_an_answer_does_not_exceed_the_budget(world: World
         assert world.having(mode="individual") == {"n0"}
 
 
-async def test_an_api_server_that_is_away_for_a_while_is_waited_for(world: World) -> None:
+async def test_the_operator_waits_for_an_api_server_that_is_unavailable(world: World) -> None:
     world.nodes(2)
     world.config()
     async with world.operator():
@@ -253,7 +255,7 @@ async def test_an_api_server_that_is_away_for_a_while_is_waited_for(world: World
 
 
 async def test_over_tls_an_authority_without_a_key_usage_is_trusted(tmp_path: Path) -> None:
-    """Python 3.13 refuses such ones by default."""
+    """Python 3.13 refuses such certificate authorities by default."""
     (tmp_path / "cert").write_text(CERTIFICATE)
     (tmp_path / "key").write_text(KEY)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -266,7 +268,7 @@ async def test_over_tls_an_authority_without_a_key_usage_is_trusted(tmp_path: Pa
             await world.until(lambda: world.specs() and api.watching >= 3)
 
 
-async def test_watches_whose_history_has_expired_begin_anew(world: World) -> None:
+async def test_watches_start_again_when_their_history_has_expired(world: World) -> None:
     world.nodes(1)
     world.config()
     async with world.operator():

@@ -21,7 +21,7 @@ HASTY = Waits(served=0.0, released=0.0, between=0.01)
 
 
 class Chart:
-    """A cluster, and the hooks of a chart with such values."""
+    """A cluster, and the commands that the chart's Jobs run."""
 
     def __init__(self, api: FakeApi, folder: Path) -> None:
         self.api = api
@@ -32,15 +32,15 @@ class Chart:
         return await default_config(self.kubeconfig, manifest(**spec), waits)
 
     async def check(self, waits: Waits = QUICK) -> list[str]:
-        return [str(one) for one in await uninstall_check(self.kubeconfig, waits)]
+        return [str(holder) for holder in await uninstall_check(self.kubeconfig, waits)]
 
     @property
     def spec(self) -> JsonObject:
         return dict(self.api.get("cpudriverconfigs", "default")["spec"])
 
     def edit(self, manager: str, **spec: Any) -> None:
-        """As somebody with kubectl does."""
-        self.api.write(manager, "cpudriverconfigs", "default", lambda one: one["spec"].update(spec))
+        """Edits the config as a person with kubectl does."""
+        self.api.write(manager, "cpudriverconfigs", "default", lambda body: body["spec"].update(spec))
 
     def claim(self, name: str, *pods: str) -> None:
         result = {"driver": "dra.cpu", "pool": "n1", "device": "cpudev001", "request": "r"}
@@ -60,30 +60,32 @@ async def chart(tmp_path: Path) -> AsyncIterator[Chart]:
         yield Chart(api, tmp_path)
 
 
-async def test_the_config_is_made_kept_and_changed_with_the_values(chart: Chart) -> None:
+async def test_the_config_is_created_and_updated_with_the_values(chart: Chart) -> None:
     assert await chart.put(mode="individual", reservedCPUs="0") == "CpuDriverConfig default: created"
     unchanged = "CpuDriverConfig default: has the values of the chart already"
     assert await chart.put(mode="individual", reservedCPUs="0") == unchanged
     assert await chart.put(reservedCPUs="1") == "CpuDriverConfig default: updated"
     assert chart.spec["reservedCPUs"] == "1"
-    assert chart.spec["mode"] == "grouped"  # what left the values left the object, and is the default now
-    applied = [one for one in chart.api.requests if one.method == "PATCH"]
-    assert {(one.query["fieldManager"], one.query["force"]) for one in applied} == {("dracpu-chart", "false")}
+    assert chart.spec["mode"] == "grouped"  # a field that is not in the values any more has its default
+    applied = [request for request in chart.api.requests if request.method == "PATCH"]
+    assert {(request.query["fieldManager"], request.query["force"]) for request in applied} == {
+        ("dracpu-chart", "false")
+    }
 
 
-async def test_what_somebody_has_edited_stays_and_the_words_say_who(chart: Chart) -> None:
+async def test_an_edited_config_is_left_alone_and_the_message_names_the_manager(chart: Chart) -> None:
     await chart.put(reservedCPUs="0")
     chart.edit("kubectl-edit", reservedCPUs="0-3")
     written = len(chart.api.written())
-    said = await chart.put(reservedCPUs="1")
+    message = await chart.put(reservedCPUs="1")
     entries = chart.api.get("cpudriverconfigs", "default")["metadata"]["managedFields"]
     (when,) = (entry["time"] for entry in entries if entry["manager"] == "kubectl-edit")
-    assert f"left as it is: its spec was written by kubectl-edit ({when})" in said
+    assert f"left as it is: its spec was written by kubectl-edit ({when})" in message
     assert chart.spec["reservedCPUs"] == "0-3"
     assert len(chart.api.written()) == written
 
 
-async def test_an_edit_that_comes_between_is_seen_at_the_second_look(chart: Chart) -> None:
+async def test_an_edit_between_reading_and_writing_is_noticed_at_the_next_attempt(chart: Chart) -> None:
     await chart.put(reservedCPUs="0")
     before = len(chart.api.requests)
     chart.api.fail("PATCH", 409, "Conflict", "conflict with kubectl-edit")
@@ -96,21 +98,21 @@ async def _after(chart: Chart, requests: int, act: Any) -> None:
     act()
 
 
-async def test_a_status_that_the_operator_writes_is_no_edit(chart: Chart) -> None:
+async def test_a_status_that_the_operator_writes_does_not_count_as_an_edit(chart: Chart) -> None:
     await chart.put(reservedCPUs="0")
     status = {"observedGeneration": 1}
-    chart.api.write("dracpu-operator", "cpudriverconfigs", "default", lambda one: one.update(status=status), "status")
+    chart.api.write("dracpu-operator", "cpudriverconfigs", "default", lambda body: body.update(status=status), "status")
     assert chart.api.get("cpudriverconfigs", "default")["status"] == status
     assert "updated" in await chart.put(reservedCPUs="1")
 
 
-async def test_resources_that_are_not_served_yet_and_answers_that_do_not_come_are_waited_for(chart: Chart) -> None:
+async def test_the_commands_wait_for_kinds_that_are_not_served_yet_and_for_lost_answers(chart: Chart) -> None:
     chart.api.fail("(GET|PATCH) cpudriverconfigs", 404, "NotFound", "page not found", times=5)
     chart.api.fail("(GET|PATCH) cpudriverconfigs", 503, "ServiceUnavailable", times=2)
     assert "created" in await chart.put()
 
 
-async def test_waiting_has_an_end(chart: Chart) -> None:
+async def test_the_commands_do_not_wait_forever(chart: Chart) -> None:
     chart.api.fail("(GET|PATCH) cpudriverconfigs", 404, "NotFound", "page not found", times=100)
     with pytest.raises(NotFoundError):
         await chart.put(HASTY)
@@ -127,7 +129,7 @@ async def test_waiting_has_an_end(chart: Chart) -> None:
         (500, "failed to create typed patch object (/default): .spec.reserved: field not declared in schema"),
     ],
 )
-async def test_a_refusal_is_told_at_once_in_the_servers_words(chart: Chart, code: int, message: str) -> None:
+async def test_a_refusal_is_reported_at_once_with_the_servers_message(chart: Chart, code: int, message: str) -> None:
     chart.api.fail("PATCH", code, message=message, times=2)
     with pytest.raises(RefusedError) as refusal:
         await chart.put(reservedCPUs="3-1")
@@ -148,12 +150,12 @@ async def test_claims_that_hold_cpus_are_named_and_uninstalling_is_refused(chart
         require_none(await uninstall_check(chart.kubeconfig, QUICK))
 
 
-async def test_nothing_holds_cpus_where_nothing_is_served(chart: Chart) -> None:
+async def test_no_claim_holds_cpus_when_the_kinds_are_not_served(chart: Chart) -> None:
     chart.api.fail("GET (cpunodes|resourceclaims)", 404, "NotFound", times=2)
     assert await chart.check() == []
 
 
-async def test_what_has_just_ended_is_waited_for(chart: Chart) -> None:
+async def test_the_check_waits_for_claims_that_are_about_to_be_released(chart: Chart) -> None:
     chart.claim("c")
     looking = asyncio.create_task(chart.check(Waits(served=5.0, released=30.0, between=0.01)))
     await chart.api.until(lambda: len(chart.api.requests) > 4)
@@ -167,17 +169,17 @@ async def run(chart: Chart, *arguments: str) -> tuple[int, str, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, complained = await asyncio.wait_for(process.communicate(), 30)
+    output, errors = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode is not None
-    return process.returncode, said.decode(), complained.decode()
+    return process.returncode, output.decode(), errors.decode()
 
 
-async def test_the_commands_tell_what_they_did_and_how_it_ended(chart: Chart, tmp_path: Path) -> None:
+async def test_the_commands_print_what_they_did_and_exit_with_a_code(chart: Chart, tmp_path: Path) -> None:
     file = tmp_path / "default.yaml"
     file.write_text(yaml.safe_dump(manifest(mode="individual")))
     assert await run(chart, "default-config", str(file)) == (0, "CpuDriverConfig default: created\n", "")
     file.write_text("kind: Pod\n")
-    code, said, complained = await run(chart, "default-config", str(file))
-    assert (code, said) == (1, "")
-    assert complained == f"dracpu-operator: {file} is not a CpuDriverConfig of dra.cpu/v1alpha1\n"
+    code, output, errors = await run(chart, "default-config", str(file))
+    assert (code, output) == (1, "")
+    assert errors == f"dracpu-operator: {file} is not a CpuDriverConfig of dra.cpu/v1alpha1\n"
     assert await run(chart, "uninstall-check") == (0, "no claim holds CPUs\n", "")

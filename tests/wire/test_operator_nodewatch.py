@@ -1,4 +1,4 @@
-"""Following Nodes: what is seen of them, and what a watch that breaks leaves behind."""
+"""The watch of Nodes, also when it breaks."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from dracpu_operator.known.nodewatch import NodeWatch
 
 
 class Watched:
-    """A cluster's Nodes, and what the fleet knows of them."""
+    """The Nodes of a cluster, and the records of them."""
 
     def __init__(self, api: FakeApi, fleet: Fleet) -> None:
         self.api = api
@@ -25,14 +25,14 @@ class Watched:
         self.api.add("nodes", {"metadata": {"name": name, "labels": labels}, "status": {"images": ["x" * 1000] * 9}})
 
     async def knows(self, *names: str) -> None:
-        """Until the fleet knows these Nodes, and no others."""
+        """Waits until the fleet has these Nodes and no others."""
         async with asyncio.timeout(10):
             while set(self.fleet.nodes) != set(names):
                 await self.fleet.changed.wait()
                 self.fleet.changed.clear()
 
     def asked(self, what: str) -> int:
-        return sum(str(one) == what for one in self.api.requests)
+        return sum(str(request) == what for request in self.api.requests)
 
 
 @pytest.fixture
@@ -49,18 +49,18 @@ async def watched() -> AsyncIterator[Watched]:
             await running
 
 
-async def test_nodes_that_come_change_and_go_are_known_by_their_metadata(watched: Watched) -> None:
+async def test_created_changed_and_deleted_nodes_are_recorded_from_their_metadata(watched: Watched) -> None:
     watched.add("n1", pool="a")
     await watched.knows("n0", "n1")
-    watched.api.edit("nodes", "n1", lambda one: one["metadata"]["labels"].update(pool="b"))
+    watched.api.edit("nodes", "n1", lambda body: body["metadata"]["labels"].update(pool="b"))
     watched.api.remove("nodes", "n0")
     await watched.knows("n1")
     assert watched.fleet.nodes["n1"].labels == {"pool": "b"}
-    asked = [one.headers["Accept"] for one in watched.api.requests]
-    assert all("as=PartialObjectMetadata" in one for one in asked)
+    accepted = [request.headers["Accept"] for request in watched.api.requests]
+    assert all("as=PartialObjectMetadata" in header for header in accepted)
 
 
-async def test_a_watch_that_breaks_goes_on_from_where_it_was(watched: Watched) -> None:
+async def test_a_broken_watch_continues_from_the_last_version(watched: Watched) -> None:
     watched.api.bookmark()
     watched.api.cut_watches()
     watched.add("n1")
@@ -69,7 +69,7 @@ async def test_a_watch_that_breaks_goes_on_from_where_it_was(watched: Watched) -
     assert watched.asked("GET nodes") == 1
 
 
-async def test_after_its_history_has_expired_what_went_meanwhile_is_gone(watched: Watched) -> None:
+async def test_nodes_that_were_deleted_while_the_history_expired_are_removed(watched: Watched) -> None:
     watched.api.hold_watches()
     watched.api.remove("nodes", "n0")
     watched.add("n1")
@@ -80,14 +80,14 @@ async def test_after_its_history_has_expired_what_went_meanwhile_is_gone(watched
     await watched.knows("n1")
 
 
-async def test_an_api_server_that_is_away_is_waited_for(watched: Watched) -> None:
+async def test_the_watch_waits_for_an_api_server_that_is_unavailable(watched: Watched) -> None:
     watched.api.fail("(WATCH|GET) nodes", 503, "ServiceUnavailable", times=5)
     watched.api.cut_watches()
     watched.add("n1")
     await watched.knows("n0", "n1")
 
 
-async def test_an_object_larger_than_what_comes_at_once_is_put_together(watched: Watched) -> None:
+async def test_an_event_in_several_chunks_is_assembled(watched: Watched) -> None:
     watched.add("n1", **{f"label-{number}": "x" * 63 for number in range(4000)})
     await watched.knows("n0", "n1")
     assert len(watched.fleet.nodes["n1"].labels) == 4000

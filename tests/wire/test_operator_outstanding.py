@@ -1,6 +1,6 @@
-"""The list of outstanding claims through all that can happen while a node changes its devices.
+"""The list of outstanding claims, with everything that can happen while a node changes its devices.
 
-The agents are away: each test says itself what a node's agent reports, and when.
+No agent runs on the node: each test writes itself what the agent reports.
 """
 
 from collections.abc import AsyncIterator
@@ -17,29 +17,29 @@ NUMA, CPU = "cpudevnuma000", "cpudev003"
 
 
 class Switching(World):
-    """A node in grouped mode whose agent has applied it, and reports from now on what a test says."""
+    """A cluster whose node n0 has applied grouped mode; from then on, the test writes what its agent reports."""
 
     def reports(self, phase: str, revision: str) -> None:
         self.agents.answer("n0", phase=phase, appliedRevision=revision)
 
     async def switch(self, **spec: str) -> str:
-        """Edits the config until the node is told so; returns the revision."""
+        """Edits the config and waits until the CpuNode has the new settings; returns their revision."""
         before = self.revision()
         self.edit(**spec)
         await self.until(lambda: self.revision() != before)
         return self.revision()
 
     async def lists(self, count: int = 3) -> None:
-        """Until claims have been listed so many times more, and what follows from it has been written."""
+        """Waits until claims have been listed so many times more, and the results have been written."""
         before = self._lists()
         await self.until(lambda: self._lists() >= before + count)
 
     def _lists(self) -> int:
-        return sum(str(one) == "GET resourceclaims" for one in self.api.requests)
+        return sum(str(request) == "GET resourceclaims" for request in self.api.requests)
 
     def first_spec_with(self, revision: str) -> JsonObject:
-        """The spec in the very write that brought a revision."""
-        writes = (one.body for one in self.api.requests if str(one) == "PATCH cpunodes/n0")
+        """The spec in the first write that had this revision."""
+        writes = (request.body for request in self.api.requests if str(request) == "PATCH cpunodes/n0")
         return next(dict(body["spec"]) for body in writes if body["spec"].get("revision") == revision)
 
 
@@ -57,7 +57,7 @@ async def world(tmp_path: Path) -> AsyncIterator[Switching]:
             yield world
 
 
-async def test_claims_come_in_one_write_with_the_revision_that_needs_them(world: Switching) -> None:
+async def test_claims_are_written_together_with_the_revision_that_needs_them(world: Switching) -> None:
     uid = world.claim("c", NUMA, 2)
     world.claim("elsewhere", NUMA, 1, node="n1")
     async with world.operator(NEVER_LISTING):
@@ -73,7 +73,7 @@ async def test_a_change_that_keeps_the_devices_needs_no_list(world: Switching) -
         assert world.outstanding() == set()
 
 
-async def test_a_claim_allocated_while_the_node_settles_is_named_too(world: Switching) -> None:
+async def test_a_claim_that_is_allocated_while_the_node_settles_is_listed_too(world: Switching) -> None:
     async with world.operator():
         grouped = world.revision()
         await world.switch(mode="individual")
@@ -82,7 +82,7 @@ async def test_a_claim_allocated_while_the_node_settles_is_named_too(world: Swit
         await world.until(lambda: world.outstanding() == {"late"})
 
 
-async def test_a_claim_that_tolerates_the_taint_to_the_very_end_is_named_too(world: Switching) -> None:
+async def test_a_claim_that_is_allocated_at_the_end_of_settling_is_listed_too(world: Switching) -> None:
     async with world.operator():
         grouped = world.revision()
         individual = await world.switch(mode="individual")
@@ -93,7 +93,7 @@ async def test_a_claim_that_tolerates_the_taint_to_the_very_end_is_named_too(wor
         await world.until(lambda: world.outstanding() == {"tolerant"})
 
 
-async def test_while_an_agent_is_down_its_old_devices_are_given_away_and_the_list_shows_it(world: Switching) -> None:
+async def test_claims_on_old_devices_are_listed_while_the_agent_is_down(world: Switching) -> None:
     async with world.operator():
         await world.switch(mode="individual")  # the status still says Ready, with the former revision
         await world.lists()
@@ -101,7 +101,7 @@ async def test_while_an_agent_is_down_its_old_devices_are_given_away_and_the_lis
         await world.until(lambda: world.outstanding() == {"late"})
 
 
-async def test_an_operator_that_starts_in_the_middle_goes_on_with_the_list(world: Switching) -> None:
+async def test_an_operator_that_starts_in_the_middle_continues_the_list(world: Switching) -> None:
     async with world.operator(NEVER_LISTING):
         grouped = world.revision()
         await world.switch(mode="individual")
@@ -111,7 +111,7 @@ async def test_an_operator_that_starts_in_the_middle_goes_on_with_the_list(world
         await world.until(lambda: world.outstanding() == {"late"})
 
 
-async def test_an_operator_that_was_away_all_the_time_looks_back(world: Switching) -> None:
+async def test_an_operator_that_was_down_all_the_time_lists_the_claims_afterwards(world: Switching) -> None:
     async with world.operator(NEVER_LISTING):
         individual = await world.switch(mode="individual")
     world.claim("late", NUMA, 1)
@@ -120,7 +120,7 @@ async def test_an_operator_that_was_away_all_the_time_looks_back(world: Switchin
         await world.until(lambda: world.outstanding() == {"late"})
 
 
-async def test_prepared_claims_stay_on_the_list_and_those_that_end_leave_it(world: Switching) -> None:
+async def test_prepared_claims_stay_listed_and_ended_claims_are_removed(world: Switching) -> None:
     for name in ("prepared", "deleted", "deallocated"):
         world.claim(name, NUMA, 1)
     async with world.operator():
@@ -129,7 +129,7 @@ async def test_prepared_claims_stay_on_the_list_and_those_that_end_leave_it(worl
         await world.lists()
         assert world.outstanding() == {"prepared", "deleted", "deallocated"}
         world.api.remove("resourceclaims", "default/deleted")
-        world.api.edit("resourceclaims", "default/deallocated", lambda one: one.update(status={}))
+        world.api.edit("resourceclaims", "default/deallocated", lambda body: body.update(status={}))
         await world.until(lambda: world.outstanding() == {"prepared"})
         world.api.remove("resourceclaims", "default/prepared")
         await world.until(lambda: world.outstanding() == set())
@@ -137,7 +137,7 @@ async def test_prepared_claims_stay_on_the_list_and_those_that_end_leave_it(worl
         await world.applied(2)
 
 
-async def test_there_and_back_before_the_agent_saw_it_leaves_no_list(world: Switching) -> None:
+async def test_a_change_that_is_undone_before_the_agent_has_seen_it_leaves_no_list(world: Switching) -> None:
     world.claim("c", NUMA, 2)
     async with world.operator():
         grouped = world.revision()
@@ -150,11 +150,11 @@ async def test_there_and_back_before_the_agent_saw_it_leaves_no_list(world: Swit
         assert world.outstanding() == set()
 
 
-async def test_there_and_back_while_the_status_lags_keeps_the_claims_of_what_was_there_meanwhile(
+async def test_a_change_that_is_undone_while_the_status_lags_lists_claims_on_the_devices_in_between(
     world: Switching,
 ) -> None:
-    """The agent publishes the other devices, one is allocated, and all that the operator sees is the former status,
-    which fits the settings that are back."""
+    """The agent publishes the other devices, one is allocated, and the operator still sees the former status, which
+    fits the settings that are back."""
     world.claim("held", NUMA, 2)
     async with world.operator():
         grouped = world.revision()
@@ -166,7 +166,7 @@ async def test_there_and_back_while_the_status_lags_keeps_the_claims_of_what_was
         assert world.outstanding() == {"held", "single"}
 
 
-async def test_reverting_while_the_node_drains_names_what_is_not_prepared_yet_and_what_it_must_spare(
+async def test_a_change_that_is_undone_while_the_node_drains_lists_all_claims_of_the_node(
     world: Switching,
 ) -> None:
     world.claim("held", NUMA, 2)
@@ -175,7 +175,7 @@ async def test_reverting_while_the_node_drains_names_what_is_not_prepared_yet_an
         world.reports("Draining", individual)
         world.claim("single", CPU)
         grouped = await world.switch(mode="grouped")
-        assert {one["name"] for one in world.first_spec_with(individual)["outstanding"]} == {"held"}
+        assert {claim["name"] for claim in world.first_spec_with(individual)["outstanding"]} == {"held"}
         world.reports("Settling", individual)
         await world.lists()
         assert world.outstanding() == {"held", "single"}
@@ -184,29 +184,29 @@ async def test_reverting_while_the_node_drains_names_what_is_not_prepared_yet_an
         await world.until(lambda: world.outstanding() == set())
 
 
-async def test_settings_put_right_after_a_failure_name_the_claims_of_the_devices_that_stayed(world: Switching) -> None:
+async def test_corrected_settings_list_the_claims_on_the_devices_that_stayed(world: Switching) -> None:
     async with world.operator(NEVER_LISTING):
         grouped = world.revision()
         await world.switch(mode="individual", reservedCPUs="400")
         world.agents.answer("n0", phase="Failed", appliedRevision=grouped, why="no CPU 400")
         world.claim("meanwhile", NUMA, 2)
         right = await world.switch(reservedCPUs="0")
-        assert [one["name"] for one in world.first_spec_with(right)["outstanding"]] == ["meanwhile"]
+        assert [claim["name"] for claim in world.first_spec_with(right)["outstanding"]] == ["meanwhile"]
 
 
-async def test_what_somebody_else_put_onto_the_list_leaves_it_too(world: Switching) -> None:
-    def put(spec: JsonObject) -> None:
+async def test_entries_that_somebody_else_added_to_the_list_are_removed(world: Switching) -> None:
+    def add(spec: JsonObject) -> None:
         spec["outstanding"] = [{"uid": "u", "namespace": "x", "name": "by-hand", "devices": []}]
 
     async with world.operator():
-        world.api.edit("cpunodes", "n0", lambda one: put(one["spec"]))
+        world.api.edit("cpunodes", "n0", lambda body: add(body["spec"]))
         await world.until(lambda: world.outstanding() == set())
 
 
-async def test_settings_that_somebody_edited_on_a_cpu_node_are_put_right(world: Switching) -> None:
+async def test_settings_that_somebody_edited_in_a_cpu_node_are_corrected(world: Switching) -> None:
     async with world.operator():
         await world.until(lambda: world.api.watching >= 3)
-        world.api.edit("cpunodes", "n0", lambda one: one["spec"]["settings"].update(mode="individual"))
+        world.api.edit("cpunodes", "n0", lambda body: body["spec"]["settings"].update(mode="individual"))
         await world.until(lambda: world.having(mode="individual") == set())
 
 

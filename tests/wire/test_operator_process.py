@@ -1,4 +1,4 @@
-"""The operator as a process: its probes, its end on SIGTERM, its lines about what is missing; and its API client."""
+"""The operator as a process: probes, SIGTERM, errors in one line; and its API client."""
 
 import asyncio
 import re
@@ -50,11 +50,11 @@ async def test_probes_answer_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None
     assert 'dra_cpu_operator_nodes{config="all",state="selected"} 1.0' in pages["/metrics"][1]
 
 
-async def test_a_missing_kubeconfig_is_one_clear_line(tmp_path: Path) -> None:
+async def test_a_missing_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
     process = await start("--kubeconfig", str(tmp_path / "none"))
-    _, said = await asyncio.wait_for(process.communicate(), 20)
+    _, errors = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == 1
-    assert said.decode().splitlines()[-1].startswith(f"dracpu-operator: the kubeconfig {tmp_path}/none is missing")
+    assert errors.decode().splitlines()[-1].startswith(f"dracpu-operator: the kubeconfig {tmp_path}/none is missing")
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def test_a_long_list_is_read_page_by_page() -> None:
     async with FakeApi() as api, client(api) as cluster:
         for number in range(1201):
             api.add("nodes", {"metadata": {"name": f"n{number:04}"}})
-        listed = [one["metadata"]["name"] async for one in cluster.items(NODES, metadata_only=True)]
+        listed = [raw["metadata"]["name"] async for raw in cluster.items(NODES, metadata_only=True)]
         assert listed == [f"n{number:04}" for number in range(1201)]
         assert len(api.requests) == 3
         assert "as=PartialObjectMetadataList" in api.requests[0].headers["Accept"]
@@ -80,10 +80,10 @@ async def test_a_refusal_is_an_error_with_the_servers_message() -> None:
             await cluster.read(CPU_NODES, "n1")
 
 
-async def test_no_answer_is_an_error_of_its_own() -> None:
+async def test_a_lost_answer_has_its_own_error() -> None:
     async with FakeApi() as api, client(api) as cluster:
         api.add("cpunodes", {"metadata": {"name": "n1"}})
-        api.lose_answer("GET", times=2)  # one connection that was used before may be tried again
+        api.lose_answer("GET", times=2)  # the client tries again on a reused connection
         with pytest.raises(UnavailableError, match="GET /apis/dra.cpu/v1alpha1/cpunodes/n1"):
             await cluster.read(CPU_NODES, "n1")
 

@@ -1,4 +1,4 @@
-"""The loop without kopf: what it does while no watch tells it anything, for as long as a test likes."""
+"""The reconciler without kopf: it sees only the objects that a test gives it."""
 
 import asyncio
 import contextlib
@@ -20,11 +20,11 @@ from dracpu_operator.metrics import Metrics
 from dracpu_operator.reconcile import Reconciler
 
 NEVER_FRESH = replace(QUICK, node_is_fresh=-1.0)
-RARELY_TELLING = replace(NEVER_FRESH, status_urgent=3600.0, status=3600.0)
+RARELY_WRITING = replace(NEVER_FRESH, status_urgent=3600.0, status=3600.0)
 
 
 class Blind:
-    """A reconciler that hears only what a test tells it."""
+    """A cluster, and a reconciler without watches."""
 
     def __init__(self, api: FakeApi, fleet: Fleet, reconciler: Reconciler, running: asyncio.Task[NoReturn]) -> None:
         self.api = api
@@ -34,19 +34,19 @@ class Blind:
         self.running = running
 
     def answer(self, name: str, **others: Any) -> None:
-        """A node is ready, and the reconciler hears of it."""
+        """The agent of a node reports it ready, and the reconciler sees it."""
         revision = self.api.get("cpunodes", name)["spec"]["revision"]
         self.agents.answer(name, phase="Ready", appliedRevision=revision, **others)
         self.fleet.store_cpu_node(self.api.get("cpunodes", name))
 
     def edit(self, **spec: Any) -> None:
-        self.fleet.store_config(self.api.edit("cpudriverconfigs", "all", lambda one: one["spec"].update(spec)))
+        self.fleet.store_config(self.api.edit("cpudriverconfigs", "all", lambda body: body["spec"].update(spec)))
 
     def having(self, mode: str) -> set[str]:
-        return {one["metadata"]["name"] for one in self.api.all("cpunodes") if one["spec"]["settings"]["mode"] == mode}
+        return {raw["metadata"]["name"] for raw in self.api.all("cpunodes") if raw["spec"]["settings"]["mode"] == mode}
 
     def asked(self, what: str) -> int:
-        return sum(str(one) == what for one in self.api.requests)
+        return sum(str(request) == what for request in self.api.requests)
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
         running = asyncio.create_task(reconciler.run())
         blind = Blind(api, fleet, reconciler, running)
         await api.until(lambda: len(api.all("cpunodes")) == 3)
-        for one in api.all("cpunodes"):
-            blind.answer(one["metadata"]["name"])
+        for raw in api.all("cpunodes"):
+            blind.answer(raw["metadata"]["name"])
         await api.until_idle()
         yield blind
         running.cancel()
@@ -74,17 +74,17 @@ async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
             await running
 
 
-async def test_what_was_written_is_known_before_any_watch_tells(blind: Blind) -> None:
+async def test_what_was_written_is_known_before_the_watch_shows_it(blind: Blind) -> None:
     blind.edit(mode="individual")
     await blind.api.until(lambda: blind.having("individual"))
     for _ in range(3):
         blind.fleet.changed.set()
         await blind.api.until_idle()
     assert blind.having("individual") == {"n0"}
-    assert blind.asked("PATCH cpunodes/n0") == 2  # made, and changed
+    assert blind.asked("PATCH cpunodes/n0") == 2  # created, and changed
 
 
-async def test_what_became_of_a_write_without_an_answer_is_looked_up(blind: Blind) -> None:
+async def test_a_cpu_node_is_read_again_after_a_write_without_an_answer(blind: Blind) -> None:
     blind.api.lose_answer("PATCH cpunodes/n0")
     blind.edit(mode="individual")
     await blind.api.until(lambda: blind.asked("GET cpunodes/n0"))
@@ -94,18 +94,18 @@ async def test_what_became_of_a_write_without_an_answer_is_looked_up(blind: Blin
     assert blind.reconciler.ready() == []
 
 
-async def test_a_cpu_node_that_went_with_its_node_is_not_made_again(blind: Blind) -> None:
+async def test_a_cpu_node_that_was_deleted_with_its_node_is_not_created_again(blind: Blind) -> None:
     blind.api.remove("cpunodes", "n0")
     blind.api.remove("nodes", "n0")
     blind.edit(mode="individual")
     await blind.api.until(lambda: blind.having("individual"))
     await blind.api.until_idle()
     assert blind.having("individual") == {"n1"}
-    assert blind.asked("PATCH cpunodes/n0") == 2  # made, and refused: it was not there
+    assert blind.asked("PATCH cpunodes/n0") == 2  # created, and a write that was refused because it was gone
     assert set(blind.fleet.nodes) == {"n1", "n2"}
 
 
-async def test_a_cpu_node_that_was_made_anew_behind_its_back_is_read_again(blind: Blind) -> None:
+async def test_a_cpu_node_that_somebody_created_again_is_read_again(blind: Blind) -> None:
     body = blind.api.get("cpunodes", "n0")
     blind.api.remove("cpunodes", "n0")
     for stale in ("uid", "resourceVersion", "generation"):
@@ -118,7 +118,7 @@ async def test_a_cpu_node_that_was_made_anew_behind_its_back_is_read_again(blind
     assert blind.having("individual") == {"n0"}
 
 
-async def test_while_the_api_server_refuses_it_is_not_ready_and_says_why(blind: Blind) -> None:
+async def test_the_operator_is_not_ready_while_the_api_server_refuses_and_gives_the_reason(blind: Blind) -> None:
     blind.api.fail("PATCH cpunodes", 403, "Forbidden", "cannot patch cpunodes", times=1000)
     blind.edit(mode="individual")
     await blind.api.until(blind.reconciler.ready)
@@ -126,7 +126,7 @@ async def test_while_the_api_server_refuses_it_is_not_ready_and_says_why(blind: 
     assert blind.reconciler.live() == []
 
 
-async def test_a_status_is_told_even_though_a_write_failed(blind: Blind) -> None:
+async def test_statuses_are_written_although_a_cpu_node_could_not_be(blind: Blind) -> None:
     blind.api.fail("PATCH cpunodes", 403, "Forbidden", "no", times=1000)
     blind.edit(mode="individual")
     await blind.api.until(
@@ -134,8 +134,8 @@ async def test_a_status_is_told_even_though_a_write_failed(blind: Blind) -> None
     )
 
 
-async def test_when_it_is_to_end_it_asks_nothing_more(blind: Blind) -> None:
-    """kopf, ending, ends tasks of the HTTP client as well: an answer would never come."""
+async def test_a_cancelled_reconciler_sends_no_more_requests(blind: Blind) -> None:
+    """When kopf ends, it also cancels tasks of the HTTP client: a request would never be answered."""
     listed = blind.asked("GET resourceclaims")
     blind.api.pause()
     blind.edit(mode="individual")
@@ -147,20 +147,20 @@ async def test_when_it_is_to_end_it_asks_nothing_more(blind: Blind) -> None:
     assert len(blind.api.requests) == before
 
 
-@pytest.mark.parametrize("intervals", [RARELY_TELLING])
-async def test_a_condition_that_flaps_is_written_at_a_pace(blind: Blind) -> None:
-    def told() -> int:
+@pytest.mark.parametrize("intervals", [RARELY_WRITING])
+async def test_a_condition_that_changes_often_is_not_written_each_time(blind: Blind) -> None:
+    def writes() -> int:
         return blind.asked("PATCH cpudriverconfigs/all/status")
 
-    before = told()
+    before = writes()
     for _ in range(3):
         for troubles in ({"RuntimeConnected": "no"}, {}):
             blind.answer("n0", troubles=troubles)
             await blind.api.until_idle()
-    assert told() == before  # not long after what was told before
+    assert writes() == before  # too soon after the last write
 
 
-async def test_a_status_that_is_refused_keeps_no_other_from_being_told(blind: Blind) -> None:
+async def test_a_refused_status_does_not_keep_others_from_being_written(blind: Blind) -> None:
     blind.api.fail("PATCH cpudriverconfigs/another", 422, "Invalid", "no", times=1000)
     for name in ("another", "zebra"):
         spec = {"priority": -1, "nodeSelector": {"matchLabels": {"no": "node"}}}
