@@ -9,7 +9,7 @@ from dracpu_api.objects.models import CpuDriverConfigStatus
 from dracpu_operator.decide.progress import Moment, Progress, progress_of
 from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.decide.selection import Selected
-from dracpu_operator.decide.status_changes import announcements, is_same, is_urgent
+from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
 from dracpu_operator.decide.summary import status_of
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
@@ -219,14 +219,14 @@ def test_changes_of_conditions_are_urgent_and_changes_of_counts_are_not() -> Non
 
 def test_there_are_events_about_transitions_and_at_first_about_problems_only() -> None:
     well = status(done("n1"))
-    assert announcements(well, {}) == []
+    assert events_about(well, {}) == []
     bad = status(failed("n1"), before=well)
-    assert [(event.severity, event.reason) for event in announcements(bad, well)] == [
+    assert [(event.severity, event.reason) for event in events_about(bad, well)] == [
         ("Normal", "Incomplete"),
         ("Warning", "NodesFailed"),
     ]
-    assert announcements(bad, bad) == []
-    assert [event.severity for event in announcements(bad, {})] == ["Warning"]
+    assert events_about(bad, bad) == []
+    assert [event.severity for event in events_about(bad, {})] == ["Warning"]
 
 
 def test_the_status_fits_the_schema() -> None:

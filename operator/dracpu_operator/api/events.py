@@ -1,42 +1,29 @@
 """Kubernetes Events about configs."""
 
-import secrets
 from datetime import UTC, datetime
-from typing import Final
 
+from dracpu_api.events import NAMESPACE, Event, event_body
 from dracpu_api.resources import CONFIGS, EVENTS
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.decide.records import Config
-from dracpu_operator.decide.status_changes import Announcement
-
-_NOTE_BYTES: Final = 1024  # events.k8s.io/v1 refuses longer notes
-_NAMESPACE: Final = "default"  # Kubernetes: Events about objects without a namespace
 
 
 class ConfigEvents:
-    """Creates the Events; each names `instance`, the operator's pod, as its source."""
+    """Creates the Events. `instance`, which each of them names, is the operator's pod."""
 
     def __init__(self, cluster: Cluster, instance: str) -> None:
         self._cluster = cluster
-        self._instance = instance[:128]  # the API server refuses longer ones
+        self._instance = instance
 
-    async def create(self, config: Config, announcement: Announcement) -> None:
+    async def create(self, config: Config, event: Event) -> None:
         """Creates an Event about a config."""
-        name = f"{config.name[:230].rstrip('.-')}.{secrets.token_hex(8)}"
-        body = {
-            "metadata": {"name": name, "namespace": _NAMESPACE},
-            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": FIELD_MANAGER,
-            "reportingInstance": self._instance,
-            "type": announcement.severity,
-            "reason": announcement.reason,
-            "action": "Reconcile",
-            "note": announcement.note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
-            "regarding": {
-                "apiVersion": CONFIGS.api_version,
-                "kind": CONFIGS.kind,
-                "name": config.name,
-                "uid": config.uid,
-            },
+        regarding = {
+            "apiVersion": CONFIGS.api_version,
+            "kind": CONFIGS.kind,
+            "name": config.name,
+            "uid": config.uid,
         }
-        await self._cluster.create(EVENTS, body, namespace=_NAMESPACE)
+        body = event_body(
+            event, regarding=regarding, controller=FIELD_MANAGER, instance=self._instance, at=datetime.now(UTC)
+        )
+        await self._cluster.create(EVENTS, body, namespace=NAMESPACE)

@@ -11,13 +11,14 @@ from typing import Any
 import structlog
 
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from dracpu_api.events import Event
 from dracpu_api.resources import CONFIGS
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.records import Config
 from dracpu_operator.decide.selection import Selected
-from dracpu_operator.decide.status_changes import Announcement, announcements, is_same, is_urgent
+from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
 from dracpu_operator.decide.summary import status_of
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
@@ -82,16 +83,16 @@ class StatusWriter:
             return
         self._written_at[config.uid] = _now()
         self._metrics.requested("status", "success")
-        for announcement in announcements(status, before):
-            await self._announce(config, announcement)
+        for event in events_about(status, before):
+            await self._create(config, event)
 
-    async def _announce(self, config: Config, announcement: Announcement) -> None:
-        write_log = log.warning if announcement.severity == "Warning" else log.info
-        write_log(announcement.note, config=config.name, reason=announcement.reason)
+    async def _create(self, config: Config, event: Event) -> None:
+        write_log = log.warning if event.severity == "Warning" else log.info
+        write_log(event.note, config=config.name, reason=event.reason)
         try:
-            await self._events.create(config, announcement)
+            await self._events.create(config, event)
         except ApiError as error:  # it is not repeated: the status has the same information
-            log.warning("an Event was not created", config=config.name, reason=announcement.reason, error=str(error))
+            log.warning("an Event was not created", config=config.name, reason=event.reason, error=str(error))
 
 
 def _moment(now: datetime, intervals: Intervals) -> Moment:

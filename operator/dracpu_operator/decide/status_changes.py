@@ -1,9 +1,9 @@
 """What a new status of a config means beside the former one: whether to write it, how soon, and with which Events."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from dracpu_api.conditions import ConfigReason
+from dracpu_api.events import Event
 from dracpu_api.resources import Json
 
 _WARNINGS_AT_FIRST: Final = frozenset(
@@ -16,15 +16,6 @@ _WARNINGS_AT_FIRST: Final = frozenset(
     }
 )
 _WARNINGS: Final = _WARNINGS_AT_FIRST | {ConfigReason.TOO_FEW_NODES}  # which is normal for a config that is new
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """An Event about a config."""
-
-    severity: str  # Normal or Warning
-    reason: str
-    note: str
 
 
 def is_same(status: Json, other: Json) -> bool:
@@ -41,14 +32,12 @@ def is_urgent(status: Json, before: Json) -> bool:
     return any(_outcome(condition) != _outcome(former.get(kind)) for kind, condition in by_type(status).items())
 
 
-def announcements(status: Json, before: Json) -> list[Announcement]:
+def events_about(status: Json, before: Json) -> list[Event]:
     """An Event for each condition whose status or reason has changed. A config without a status before gets Events
     about problems only."""
     former = by_type(before)
     return [
-        Announcement(
-            "Warning" if condition["reason"] in _WARNINGS else "Normal", condition["reason"], condition["message"]
-        )
+        Event(_severity(condition), condition["reason"], "Reconcile", condition["message"])
         for kind, condition in by_type(status).items()
         if _outcome(condition) != _outcome(former.get(kind))
         and condition["message"]
@@ -59,6 +48,10 @@ def announcements(status: Json, before: Json) -> list[Announcement]:
 def by_type(status: Json) -> dict[str, Json]:
     """The conditions of a status by their type."""
     return {condition["type"]: condition for condition in status.get("conditions") or ()}
+
+
+def _severity(condition: Json) -> Literal["Normal", "Warning"]:
+    return "Warning" if condition["reason"] in _WARNINGS else "Normal"
 
 
 def _outcome(condition: Json | None) -> tuple[str, str] | None:
