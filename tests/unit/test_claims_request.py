@@ -2,7 +2,6 @@ import pytest
 from nodes import NODE, claim_object, ref, share, whole
 
 from dracpu_agent.claims.parameters import ParametersError
-from dracpu_agent.claims.quantity import whole_cpus
 from dracpu_agent.claims.request import ClaimRefusedError, read_request
 from dracpu_agent.errors import ClaimError
 from dracpu_api.cpuset import CpuSet
@@ -19,15 +18,6 @@ def theirs(cpuset):
 
 def ours(**fields):
     return {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuClaimParameters", **fields}
-
-
-@pytest.mark.parametrize(
-    ("quantity", "cpus"),
-    [("2", 2), ("08", 8), ("2000m", 2), ("1e1", 10), ("1k", 1000), ("2.0", 2), ("1Ki", 1024)]
-    + [(wrong, None) for wrong in ("500m", "1500m", "0", "-8", "", "x", "1e", "2.5", "NaN", "1 ", "--1")],
-)
-def test_only_positive_whole_quantities_are_cpus(quantity, cpus):
-    assert whole_cpus(quantity) == cpus
 
 
 @pytest.mark.parametrize("amount", ["500m", "1500m", "0", "-8"])

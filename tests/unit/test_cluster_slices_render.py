@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dracpu_agent.cluster.slices.dropped_fields import dropped
-from dracpu_agent.cluster.slices.render import quantity, render_device
+from dracpu_agent.cluster.slices.render import render_device
 from dracpu_agent.devices.device import AttributeValue, Capacity, Device, RequestPolicy, Taint
 from dracpu_api.cpuset import CpuSet
 
@@ -56,14 +56,6 @@ def test_a_taint_without_a_value_lacks_the_field() -> None:
 
 def test_empty_fields_are_left_out() -> None:
     assert render_device(device()) == {"name": "cpudev000"}
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(0, "0"), (1, "1"), (999, "999"), (1000, "1k"), (1024, "1024"), (2000, "2k"), (1500, "1500"), (3000000, "3M")],
-)
-def test_quantities_are_written_as_by_the_api_server(amount: int, text: str) -> None:
-    assert quantity(amount) == text
 
 
 GROUP = render_device(

@@ -12,9 +12,9 @@ from typing import Any
 
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.parameters import ClaimParameters, parameters_for
-from dracpu_agent.claims.quantity import whole_cpus
 from dracpu_agent.errors import ClaimError
 from dracpu_api import names
+from dracpu_api.quantity import whole_cpus
 
 Json = Mapping[str, Any]
 

@@ -5,19 +5,15 @@ the claims that the agent has to expect in `CpuNode.spec.outstanding`, together 
 devices.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
 
 from dracpu_api.device_names import belongs_to
 from dracpu_api.names import CAPACITY_CPU, DRIVER
+from dracpu_api.quantity import whole_cpus
 from dracpu_api.resources import Json
 from dracpu_api.settings import OutstandingClaim, Settings
 
 ClaimsByNode = Mapping[str, tuple[OutstandingClaim, ...]]
-
-_MULTIPLES: Final = {"": 1, "k": 1000, "Ki": 1024}
-_QUANTITY: Final = re.compile(r"([1-9]\d*)(k|Ki|)")  # how the API server writes whole numbers
 
 
 class AllocatedClaims:
@@ -81,5 +77,4 @@ def _cpus(result: Json) -> int | None:
     consumed = result.get("consumedCapacity")
     if consumed is None:
         return 1  # a device of individual mode
-    match = _QUANTITY.fullmatch(str(consumed.get(CAPACITY_CPU, "")))
-    return int(match[1]) * _MULTIPLES[match[2]] if match else None
+    return whole_cpus(str(consumed.get(CAPACITY_CPU, "")))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dracpu_agent.devices.device import AttributeValue, Capacity, Device, Taint
+from dracpu_api.quantity import format_quantity
 from dracpu_api.resources import JsonObject
 
 _LISTS: Final = frozenset({"strings", "ints", "bools", "versions"})
@@ -27,15 +28,6 @@ def without_lists(devices: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
     return tuple(_without_lists(device) for device in devices)
 
 
-def quantity(amount: int) -> str:
-    """A whole number as the API server writes it: 2000 is returned as "2k", which must not look like a change."""
-    suffixes = ["", "k", "M", "G", "T", "P", "E"]
-    while amount and amount % 1000 == 0 and len(suffixes) > 1:
-        amount //= 1000
-        del suffixes[0]
-    return f"{amount}{suffixes[0]}"
-
-
 def _without_lists(device: JsonObject) -> JsonObject:
     attributes = device.get("attributes") or {}
     kept = {name: value for name, value in attributes.items() if _LISTS.isdisjoint(value)}
@@ -57,14 +49,14 @@ def _attribute(value: AttributeValue) -> JsonObject:
 
 def _capacity(capacity: Capacity) -> JsonObject:
     policy = capacity.policy
-    rendered: JsonObject = {"default": quantity(policy.default)}
+    rendered: JsonObject = {"default": format_quantity(policy.default)}
     if policy.valid_values:
-        rendered["validValues"] = [quantity(value) for value in policy.valid_values]
+        rendered["validValues"] = [format_quantity(value) for value in policy.valid_values]
     elif policy.minimum is not None:
-        rendered["validRange"] = {"min": quantity(policy.minimum)}
+        rendered["validRange"] = {"min": format_quantity(policy.minimum)}
         if policy.step is not None:
-            rendered["validRange"]["step"] = quantity(policy.step)
-    return {"value": quantity(capacity.value), "requestPolicy": rendered}
+            rendered["validRange"]["step"] = format_quantity(policy.step)
+    return {"value": format_quantity(capacity.value), "requestPolicy": rendered}
 
 
 def _taint(taint: Taint) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Parses Kubernetes quantities ("2", "2000m", "1k", "2e0") that stand for whole CPUs."""
+"""Kubernetes quantities ("2", "2000m", "1k", "2e0") that are whole numbers."""
 
 import re
 from decimal import Decimal
@@ -22,3 +22,12 @@ def whole_cpus(quantity: str) -> int | None:
     number, suffix, exponent = match.groups()
     value = Decimal(number) * _SUFFIX.get(suffix, Decimal(1)) * Decimal(10) ** int(exponent or 0)
     return int(value) if value > 0 and value == value.to_integral_value() else None
+
+
+def format_quantity(amount: int) -> str:
+    """A whole number in the API server's own form: it stores 2000 as "2k"."""
+    suffixes = ["", "k", "M", "G", "T", "P", "E"]
+    while amount and amount % 1000 == 0 and len(suffixes) > 1:
+        amount //= 1000
+        del suffixes[0]
+    return f"{amount}{suffixes[0]}"
