@@ -1,1 +1,1 @@
-"""The operator: turns CpuDriverConfigs into one CpuNode for each node, and tells how that goes."""
+"""The operator: turns CpuDriverConfigs into a CpuNode for each node, and reports how far the nodes are."""

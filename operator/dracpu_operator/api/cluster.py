@@ -14,9 +14,9 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 
+from dracpu_api.answers import WatchEvent, read_event, read_object, refusal
 from dracpu_api.errors import ApiError, UnavailableError
 from dracpu_api.resources import Json, Resource
-from dracpu_operator.api.answers import check, read_event, read_object
 
 FIELD_MANAGER: Final = "dracpu-operator"
 
@@ -62,7 +62,7 @@ class Cluster:
             version = page["metadata"]["resourceVersion"]
         return found, version
 
-    async def watch(self, resource: Resource, since: str) -> AsyncIterator[Json]:
+    async def watch(self, resource: Resource, since: str) -> AsyncIterator[WatchEvent]:
         """Yields the events of a kind after a version, with the objects' metadata alone, until the API server ends the
         watch. Raises ExpiredError when the version is too old."""
         query = [
@@ -76,8 +76,9 @@ class Cluster:
             async with asyncio.timeout(_SECONDS):
                 response = await self._send("GET", resource.path(), query, accept=_METADATA)
             async with response:
-                rest = b"" if response.status < 400 else await response.read()
-                check(response.status, rest, what)
+                if response.status >= 300:
+                    raise refusal(response.status, await response.read(), what)
+                rest = b""
                 while chunk := await _read_some(response):
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
@@ -149,7 +150,8 @@ class Cluster:
                 response = await self._send(method, path, query, body=body, accept=accept, content_type=content_type)
                 async with response:
                     payload = await response.read()
-        check(response.status, payload, what)
+        if response.status >= 300:
+            raise refusal(response.status, payload, what)
         return read_object(payload, what)
 
     async def _send(

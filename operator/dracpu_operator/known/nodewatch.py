@@ -11,6 +11,7 @@ from typing import NoReturn, Protocol
 
 import structlog
 
+from dracpu_api.answers import WatchEvent
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, ExpiredError
 from dracpu_api.resources import NODES, Json, Resource
@@ -26,7 +27,7 @@ class Source(Protocol):
     async def snapshot(self, resource: Resource) -> tuple[list[Json], str]:
         """Returns all objects of a kind, and the version from which a watch continues."""
 
-    def watch(self, resource: Resource, since: str) -> AsyncIterator[Json]:
+    def watch(self, resource: Resource, since: str) -> AsyncIterator[WatchEvent]:
         """Yields the events after a version; raises ExpiredError when that version is too old."""
 
 
@@ -70,12 +71,9 @@ class NodeWatch:
 
     async def _follow(self) -> None:
         async for event in self._source.watch(NODES, self._version):
-            metadata = event["object"]["metadata"]
+            metadata = event.object["metadata"]
             self._version = metadata["resourceVersion"]
-            self._take(event["type"], event["object"])
-
-    def _take(self, kind: str, node: Json) -> None:
-        if kind == "DELETED":
-            self._fleet.remove_node(node["metadata"]["name"], node["metadata"]["uid"])
-        elif kind != "BOOKMARK":
-            self._fleet.store_node(node)
+            if event.type == "DELETED":
+                self._fleet.remove_node(metadata["name"], metadata["uid"])
+            elif event.type != "BOOKMARK":
+                self._fleet.store_node(event.object)
