@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 from dracpu_api.resources import EVENTS, JsonObject
 
+Severity = Literal["Normal", "Warning"]
+
 NAMESPACE: Final = "default"  # Kubernetes: of Events about objects without a namespace
 
 # events.k8s.io/v1 refuses what is longer
@@ -19,7 +21,7 @@ _NAME_LENGTH: Final = 253
 class Event:
     """What an Event reports. `reason` and `action` are CamelCase: the outcome, and what was being done."""
 
-    severity: Literal["Normal", "Warning"]
+    severity: Severity
     reason: str
     action: str
     note: str

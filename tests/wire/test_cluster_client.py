@@ -16,7 +16,8 @@ from nodes import spec
 from tls_material import CERTIFICATE, KEY
 
 from dracpu_agent.cluster.access import ApiAccess, TokenFile
-from dracpu_agent.cluster.client import ApiClient, WatchEvent
+from dracpu_agent.cluster.client import ApiClient
+from dracpu_api.answers import WatchEvent
 from dracpu_api.errors import (
     ApiError,
     ConflictError,

@@ -7,9 +7,8 @@ rate itself.
 import json
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Literal, Self, cast
+from typing import Final, Self
 from urllib.parse import urlencode
 
 from dracpu_agent.cluster.access import ApiAccess
@@ -17,7 +16,8 @@ from dracpu_agent.cluster.errors import ClusterConfigError
 from dracpu_agent.http1.client import HttpClient, HttpTimeoutError, Limits
 from dracpu_agent.http1.message import HttpError
 from dracpu_agent.http1.origin import OriginError
-from dracpu_api.errors import ApiError, UnavailableError, api_error
+from dracpu_api.answers import WatchEvent, read_event, read_object, refusal
+from dracpu_api.errors import ApiError, UnavailableError
 from dracpu_api.resources import JsonObject, Resource
 
 FIELD_MANAGER: Final = "dracpu-agent"
@@ -33,14 +33,6 @@ _WATCH_SILENCE: Final = 90.0  # the server sends a bookmark every minute: a long
 
 _JSON: Final = "application/json"
 _METADATA_ONLY: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
-
-
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
-    """An event of a watch. A bookmark's object contains only a resourceVersion."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    object: JsonObject
 
 
 class ApiClient:
@@ -154,11 +146,11 @@ class ApiClient:
         try:
             async with self._http.stream("GET", target, headers=headers, silence=self._watch_silence) as answer:
                 if answer.status >= 300:
-                    raise _error(answer.status, answer.headers, await answer.read(), what)
+                    raise _refusal(answer.status, answer.headers, await answer.read(), what)
                 lines = LineSplitter()
                 async for chunk in answer:
                     for line in lines.feed(chunk):
-                        yield _watch_event(line, what)
+                        yield read_event(line, what)
         except HttpError as error:
             raise _unavailable(error, what) from error
 
@@ -186,8 +178,8 @@ class ApiClient:
         except HttpError as error:
             raise _unavailable(error, what) from error
         if answer.status >= 300:
-            raise _error(answer.status, answer.headers, answer.body, what)
-        return _decode(answer.body, what)
+            raise _refusal(answer.status, answer.headers, answer.body, what)
+        return read_object(answer.body, what)
 
     def _headers(self, accept: str = _JSON) -> dict[str, str]:
         headers = {"User-Agent": self._user_agent, "Accept": accept}
@@ -224,35 +216,10 @@ def _read(token: Callable[[], str]) -> str:
         raise UnavailableError(str(error), reason="TokenUnreadable") from error
 
 
-def _watch_event(line: bytes, what: str) -> WatchEvent:
-    event = _decode(line, what)
-    kind, subject = event.get("type"), event.get("object")
-    if kind == "ERROR" and isinstance(subject, dict):
-        raise api_error(int(subject.get("code") or 500), subject, what=what)
-    if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK") or not isinstance(subject, dict):
-        raise UnavailableError(f"{what}: the server sent an event of unknown type {kind!r}", reason="NotUnderstood")
-    return WatchEvent(kind, subject)
-
-
 def _unavailable(error: HttpError, what: str) -> UnavailableError:
     reason = "Timeout" if isinstance(error, HttpTimeoutError) else "ConnectionFailed"
     return UnavailableError(f"{what}: {error}", reason=reason)
 
 
-def _error(status: int, headers: Mapping[str, str], payload: bytes, what: str) -> ApiError:
-    try:
-        body = json.loads(payload)
-    except ValueError:
-        body = None  # for example a proxy's HTML page
-    wait = headers.get("retry-after", "")
-    return api_error(status, body, what=what, retry_after=float(wait) if wait.isdecimal() else None)
-
-
-def _decode(payload: bytes, what: str) -> JsonObject:
-    try:
-        decoded = json.loads(payload)
-    except ValueError as error:
-        raise UnavailableError(f"{what}: the answer is not JSON", reason="NotUnderstood") from error
-    if not isinstance(decoded, dict):
-        raise UnavailableError(f"{what}: the answer is not a JSON object", reason="NotUnderstood")
-    return cast(JsonObject, decoded)
+def _refusal(status: int, headers: Mapping[str, str], payload: bytes, what: str) -> ApiError:
+    return refusal(status, payload, what, retry_after=headers.get("retry-after", ""))

@@ -1,29 +1,24 @@
 """Sends Events about the CpuNode in the background; no caller waits for them."""
 
 import asyncio
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, NoReturn
+from typing import Final, NoReturn
 
 import structlog
 
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, UnavailableError
+from dracpu_api.events import NAMESPACE, Event, Severity, event_body
 from dracpu_api.resources import CPU_NODES, EVENTS, JsonObject
 
 log = structlog.stdlib.get_logger(__name__)
 
 _QUEUE: Final = 256
 _ATTEMPTS: Final = 3
-_NOTE_BYTES: Final = 1024  # events.k8s.io/v1 refuses longer notes
-_NAME_LENGTH: Final = 253
-_NAMESPACE: Final = "default"  # Kubernetes: for Events about objects without a namespace
-
-Severity = Literal["Normal", "Warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +34,9 @@ class Subject:
         """A node's CpuNode."""
         return cls(CPU_NODES.api_version, CPU_NODES.kind, name)
 
-
-@dataclass(frozen=True, slots=True)
-class _Event:
-    subject: Subject
-    severity: Severity
-    reason: str
-    action: str
-    note: str
+    def reference(self) -> JsonObject:
+        """The reference to it in an Event."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
 
 
 class EventLimiter:
@@ -92,27 +82,33 @@ class Events:
         self._limiter = limiter or EventLimiter()
         self._backoff = backoff or Backoff()
         self._clock = clock
-        self._queue: asyncio.Queue[_Event] = asyncio.Queue(_QUEUE)
+        self._queue: asyncio.Queue[tuple[Subject, Event]] = asyncio.Queue(_QUEUE)
 
     def emit(self, subject: Subject, severity: Severity, reason: str, action: str, note: str) -> None:
         """Queues an Event. `reason` and `action` are CamelCase: the outcome and the action (PrepareFailed, Prepare)."""
         if not self._limiter.allows(subject, reason, note, asyncio.get_running_loop().time()):
             return
         try:
-            self._queue.put_nowait(_Event(subject, severity, reason, action, note))
+            self._queue.put_nowait((subject, Event(severity, reason, action, note)))
         except asyncio.QueueFull:
             log.warning("Event dropped: the queue is full", reason=reason, subject=subject.name, note=note)
 
     async def run(self) -> NoReturn:
         """Runs until cancelled."""
         while True:
-            await self._send(await self._queue.get())
+            await self._send(*await self._queue.get())
 
-    async def _send(self, event: _Event) -> None:
-        body = self._render(event)
+    async def _send(self, subject: Subject, event: Event) -> None:
+        body = event_body(
+            event,
+            regarding=subject.reference(),
+            controller=self._component,
+            instance=self._node_name,
+            at=self._clock(),
+        )
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._api.create(EVENTS, body, namespace=body["metadata"]["namespace"])
+                await self._api.create(EVENTS, body, namespace=NAMESPACE)
             except UnavailableError as error:
                 if attempt == _ATTEMPTS:
                     log.warning("cannot send Event", reason=event.reason, error=error.message)
@@ -124,23 +120,3 @@ class Events:
             else:
                 self._backoff.reset()
                 return
-
-    def _render(self, event: _Event) -> JsonObject:
-        subject = event.subject
-        suffix = f".{secrets.token_hex(8)}"
-        return {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
-            "metadata": {
-                "name": subject.name[: _NAME_LENGTH - len(suffix)].rstrip(".-") + suffix,
-                "namespace": _NAMESPACE,
-            },
-            "eventTime": self._clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": self._component,
-            "reportingInstance": self._node_name,
-            "type": event.severity,
-            "reason": event.reason,
-            "action": event.action,
-            "note": event.note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
-            "regarding": {"apiVersion": subject.api_version, "kind": subject.kind, "name": subject.name},
-        }

@@ -8,7 +8,8 @@ from typing import NoReturn
 
 import structlog
 
-from dracpu_agent.cluster.client import ApiClient, WatchEvent
+from dracpu_agent.cluster.client import ApiClient
+from dracpu_api.answers import WatchEvent
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError
 from dracpu_api.resources import JsonObject, Resource, resource_version

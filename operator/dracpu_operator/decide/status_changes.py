@@ -1,9 +1,9 @@
 """What a new status of a config means beside the former one: whether to write it, how soon, and with which Events."""
 
-from typing import Final, Literal
+from typing import Final
 
 from dracpu_api.conditions import ConfigReason
-from dracpu_api.events import Event
+from dracpu_api.events import Event, Severity
 from dracpu_api.resources import Json
 
 _WARNINGS_AT_FIRST: Final = frozenset(
@@ -50,7 +50,7 @@ def by_type(status: Json) -> dict[str, Json]:
     return {condition["type"]: condition for condition in status.get("conditions") or ()}
 
 
-def _severity(condition: Json) -> Literal["Normal", "Warning"]:
+def _severity(condition: Json) -> Severity:
     return "Warning" if condition["reason"] in _WARNINGS else "Normal"
 
 
