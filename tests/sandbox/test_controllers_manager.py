@@ -3,9 +3,8 @@
 import pytest
 from aiohttp import web
 from control_plane import control_plane
-from dra_objects import claim, device_class, grouped, node, pod, request, single, slice_of, template
+from dra_objects import claim, device_class, grouped, node, pod, request, slice_of, template
 
-from dracpu_sandbox.client import STRATEGIC
 from dracpu_sandbox.controllers import manager
 from dracpu_sandbox.controllers.generated import POD_CLAIM_NAME
 from dracpu_sandbox.resources import CLAIMS, EVENTS, NODES, PODS
@@ -128,44 +127,6 @@ async def test_pods_of_a_node_that_is_gone_are_deleted(plane) -> None:
     assert await plane.bound("p") == "n2"
     await plane.client.delete(NODES, "n2")
     await plane.until_gone(PODS, "p")
-
-
-async def test_a_node_that_is_not_ready_gets_no_pods(plane) -> None:
-    sick = node("n1")
-    sick["status"]["conditions"][0] |= {"status": "False"}
-    await plane.add(sick)
-    await plane.until(NODES, "n1", lambda one: one["spec"].get("taints"))
-    await plane.add(pod("p"))
-    await plane.refused("p", "untolerated taint")
-    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    await plane.client.patch(NODES, "n1", ready, subresource="status", kind=STRATEGIC)
-    assert await plane.bound("p") == "n1"
-
-
-TAINT = {"key": "broken", "effect": "NoExecute"}
-
-
-async def test_a_pod_whose_device_is_tainted_noexecute_is_evicted(plane) -> None:
-    tolerating = request(tolerations=[{"key": "broken", "operator": "Exists"}])
-    await plane.add(device_class(), node("n1"), slice_of("n1", [single(0), single(1)]))
-    await plane.add(claim("a", request()), pod("a", "a"))
-    await plane.bound("a")
-    await plane.add(claim("b", tolerating), pod("b", "b"))
-    await plane.bound("b")
-    await plane.change(slice_of("n1", [single(0, taints=[TAINT]), single(1, taints=[TAINT])]))
-    evicted = await plane.until(PODS, "a", lambda one: one["metadata"].get("deletionTimestamp"))
-    reasons = [one.get("reason") for one in evicted["status"]["conditions"] if one["type"] == "DisruptionTarget"]
-    assert reasons == ["DeletionByDeviceTaintManager"]
-    assert not (await plane.client.get(PODS, "b", "default"))["metadata"].get("deletionTimestamp")
-
-
-async def test_a_pod_is_evicted_when_its_toleration_has_run_out(plane) -> None:
-    for_a_moment = request(tolerations=[{"key": "broken", "operator": "Exists", "tolerationSeconds": 1}])
-    await plane.add(device_class(), node("n1"), slice_of("n1", [single(0)]))
-    await plane.add(claim("a", for_a_moment), pod("a", "a"))
-    await plane.bound("a")
-    await plane.change(slice_of("n1", [single(0, taints=[TAINT])]))
-    await plane.until(PODS, "a", lambda one: one["metadata"].get("deletionTimestamp"))
 
 
 async def test_a_failing_server_is_asked_again() -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from dracpu_sandbox.client import KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, EVENTS, NODES, PODS, SLICES, JsonObject
+from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, EVENTS, NODES, PODS, JsonObject
 from dracpu_sandbox.scheduler.events import pod_event
 from dracpu_sandbox.scheduler.following import Following, pause_after
 
@@ -27,12 +27,11 @@ class Cluster:
         self.nodes = Following(client, NODES)
         self.claims = Following(client, CLAIMS)
         self.templates = Following(client, CLAIM_TEMPLATES)
-        self.slices = Following(client, SLICES)
 
     @property
     def all(self) -> Sequence[Following]:
         """Everything that is followed."""
-        return self.pods, self.nodes, self.claims, self.templates, self.slices
+        return self.pods, self.nodes, self.claims, self.templates
 
 
 class Controller:
@@ -51,28 +50,17 @@ class Controller:
         """What is to be done now."""
         raise NotImplementedError
 
-    def seconds_left(self) -> float | None:
-        """When to look again though nothing has changed; None: there is no need."""
-        return None
-
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self._woken()
+            await self._wake.wait()
+            await asyncio.sleep(_GATHERING_SECONDS)
+            self._wake.clear()
             if not all(following.ready for following in self._watched):
                 continue  # the last one to be ready wakes us
             if pause := await self._sweep():
                 await asyncio.sleep(pause)
                 self._wake.set()
-
-    async def _woken(self) -> None:
-        try:
-            async with asyncio.timeout(self.seconds_left()):
-                await self._wake.wait()
-                await asyncio.sleep(_GATHERING_SECONDS)
-        except TimeoutError:
-            return
-        self._wake.clear()
 
     async def _sweep(self) -> float:
         """Seconds until the next one; 0: all is done. One failure does not keep the rest from being done."""

@@ -4,10 +4,8 @@ import asyncio
 
 from dracpu_sandbox.client import KubeClient
 from dracpu_sandbox.controllers.controller import Cluster, Controller
-from dracpu_sandbox.controllers.eviction import DeviceTaintEvictor
 from dracpu_sandbox.controllers.generated import ClaimMaker, ClaimRemover
 from dracpu_sandbox.controllers.orphans import PodCollector
-from dracpu_sandbox.controllers.readiness import NodeTainter
 from dracpu_sandbox.controllers.releasing import ClaimReleaser
 
 
@@ -18,8 +16,6 @@ async def run(client: KubeClient) -> None:
         ClaimMaker(cluster),
         ClaimReleaser(cluster),
         ClaimRemover(cluster),
-        DeviceTaintEvictor(cluster),
-        NodeTainter(cluster),
         PodCollector(cluster),
     ]
     async with asyncio.TaskGroup() as tasks:
