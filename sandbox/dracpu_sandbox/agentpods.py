@@ -5,13 +5,13 @@ Nothing runs them: they are what a kubelet shows of its static pods, which the A
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 import structlog
 
 from dracpu_sandbox.client import ConflictError, KubeClient
 from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.events import now
 from dracpu_sandbox.install import NAMESPACE
 from dracpu_sandbox.resources import MIRROR_ANNOTATION, PODS, JsonObject
 
@@ -49,8 +49,7 @@ class AgentPods:
             self._starts[node] = self._starts.get(node, 0) + 1
         with contextlib.suppress(ConflictError):  # it has been there since the agent's first start
             await self._client.create(PODS, agent_pod(node))
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = agent_status(now, self._starts.get(node, 0), ready=ready)
+        status = agent_status(now(), self._starts.get(node, 0), ready=ready)
         await self._client.patch(PODS, _PREFIX + node, {"status": status}, NAMESPACE, subresource="status")
 
 
@@ -79,12 +78,12 @@ def agent_pod(node: str) -> JsonObject:
     }
 
 
-def agent_status(now: str, starts: int, *, ready: bool) -> JsonObject:
+def agent_status(moment: str, starts: int, *, ready: bool) -> JsonObject:
     """The status of such a pod."""
-    ended = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": now}}
-    state = {"running": {"startedAt": now}} if ready else ended
+    ended = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": moment}}
+    state = {"running": {"startedAt": moment}} if ready else ended
     conditions = [
-        {"type": kind, "status": str(ready), "lastTransitionTime": now} for kind in ("Ready", "ContainersReady")
+        {"type": kind, "status": str(ready), "lastTransitionTime": moment} for kind in ("Ready", "ContainersReady")
     ]
     container = {
         "name": CONTAINER,

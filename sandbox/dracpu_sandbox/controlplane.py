@@ -45,7 +45,7 @@ def our_parts(client: KubeClient) -> Parts:
 
 async def our_scheduler(client: KubeClient) -> None:
     """Until cancelled."""
-    from dracpu_sandbox.scheduler.loop import Scheduler  # noqa: PLC0415 - a real one may take its place
+    from dracpu_sandbox.controllers.scheduling import Scheduler  # noqa: PLC0415 - a real one may take its place
 
     await Scheduler(client).run()
 

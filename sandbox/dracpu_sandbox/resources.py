@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 JsonObject = dict[str, Any]
+Key = tuple[str, str]  # namespace, name
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"  # of a pod that its kubelet shows, and was not asked to run
 
@@ -28,6 +29,11 @@ class Resource:
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         inside = f"namespaces/{namespace}" if self.namespaced and namespace else ""
         return "/".join(part for part in (root, inside, self.plural, name, subresource) if part)
+
+
+def key_of(item: JsonObject) -> Key:
+    """The namespace and the name of an object."""
+    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

@@ -7,8 +7,8 @@ from dra_objects import claim, device_class, grouped, node, pod, request, slice_
 
 from dracpu_sandbox.controllers import manager
 from dracpu_sandbox.controllers.generated import POD_CLAIM_NAME
+from dracpu_sandbox.controllers.scheduling import Scheduler
 from dracpu_sandbox.resources import CLAIMS, EVENTS, NODES, PODS
-from dracpu_sandbox.scheduler.loop import Scheduler
 
 
 def scheduler(client):

@@ -2,13 +2,12 @@
 
 from dra_objects import claim, device_class, grouped, node, pod, request, single, slice_of
 
-from dracpu_sandbox.resources import JsonObject
-from dracpu_sandbox.scheduler.claims import standing
-from dracpu_sandbox.scheduler.deciding import Placement, Refusal, TooEarly, decide, is_pending, order
+from dracpu_sandbox.resources import JsonObject, key_of
+from dracpu_sandbox.scheduler.deciding import Placement, Refusal, decide, is_pending
 from dracpu_sandbox.scheduler.devices import read_slice
 from dracpu_sandbox.scheduler.pools import Inventory
 from dracpu_sandbox.scheduler.requests import read_class
-from dracpu_sandbox.scheduler.world import World, key_of
+from dracpu_sandbox.scheduler.world import World
 
 
 def world(*bodies):
@@ -86,15 +85,8 @@ def test_claims_on_different_nodes_cannot_be_used_together() -> None:
     assert found == Refusal("0/3 nodes are available: 3 resourceclaim not available on the node.")
 
 
-def test_an_allocation_that_serves_only_the_refused_pod_may_be_released() -> None:
-    held = on("n1", claim("a", request(cpus=4)), "p")
-    shared = on("n1", claim("b", request(cpus=4)), "p", "q")
-    picky = pod("p", "a", "b", nodeSelector={"zone": "z"})
-    assert refused(picky, *CLUSTER, held, shared).release == (("default", "a"),)
-
-
 def test_a_claim_that_is_still_made_is_waited_for_in_silence() -> None:
-    assert decide(pod("p", templates=["t"]), world(*CLUSTER)) == TooEarly()
+    assert decide(pod("p", templates=["t"]), world(*CLUSTER)) is None
 
 
 def test_a_claim_that_is_not_needed_is_not_waited_for() -> None:
@@ -112,14 +104,13 @@ def test_claims_that_cannot_be_used_are_named() -> None:
     leaving = claim("c", request())
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert 'resourceclaim "c" is being deleted' in refusals(leaving, of=using)
-    full = on("n1", claim("c", request()), *(f"u{number}" for number in range(256)))
-    assert 'resourceclaim "c" is in use by 256 pods' in refusals(full, of=using)
     told = pod("p", templates=["t"]) | {"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "c"}]}}
     assert 'resourceclaim "c" was not created for the pod' in refusals(claim("c", request()), of=told)
     unknown = claim("c", request(deviceClassName="gold"))
     assert "request main: device class gold does not exist" in refusals(unknown, of=using)
     unreadable = claim("c", request(cpus="many"))
     assert '"many" is not a quantity' in refusals(unreadable, of=using)
+    assert "does not support adminAccess" in refusals(claim("c", request(adminAccess=True)), of=using)
 
 
 def test_an_error_ends_the_search_though_another_node_would_do() -> None:
@@ -142,24 +133,11 @@ def test_an_expression_may_fail_on_devices_that_nobody_needs() -> None:
 
 def test_nodes_that_are_hard_to_refuse_are_not_all_tried() -> None:
     nodes = [f"n{number}" for number in range(50)]
-    offered = (slice_of(name, [grouped(f"g{size}", size, size=size) for size in (7, 8, 9)]) for name in nodes)
-    asked = claim("c", *(request(f"r{number}", cpus=number % 4 + 2) for number in range(8)))
+    offered = (slice_of(name, [single(number) for number in range(6)]) for name in nodes)
+    asked = claim("c", *(request(f"r{number}") for number in range(7)))
     found = refused(pod("p", "c"), device_class(), *map(node, nodes), *offered, asked)
     assert found.reason == "SchedulerError"
-    assert "gave up after too many steps" in found.message
-
-
-def test_a_claim_stands_as_before_when_a_driver_reports_about_its_devices() -> None:
-    held = on("n1", claim("c", request()), "a", "b")
-    reported = {**held, "status": {**held["status"], "devices": [{"driver": "dra.cpu", "data": {"cpuset": "2-3"}}]}}
-    assert standing(reported) == standing(held)
-    for other in (
-        claim("c", request()),
-        on("n1", claim("c", request()), "a"),
-        {**held, "metadata": {**held["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}},
-        {**held, "metadata": {**held["metadata"], "uid": "another"}},
-    ):
-        assert standing(other) != standing(held)
+    assert "gave up after 5000 steps" in found.message
 
 
 def test_pods_wait_for_a_scheduler_unless_they_are_placed_gated_leaving_or_somebody_elses() -> None:
@@ -171,14 +149,3 @@ def test_pods_wait_for_a_scheduler_unless_they_are_placed_gated_leaving_or_someb
     leaving = pod("p")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert not is_pending(leaving)
-
-
-def test_pods_are_placed_by_priority_then_by_age() -> None:
-    old, young, urgent = pod("old"), pod("young"), pod("urgent", priority=5)
-    for one, moment in (
-        (old, "2026-01-01T00:00:00Z"),
-        (young, "2026-01-02T00:00:00Z"),
-        (urgent, "2026-01-03T00:00:00Z"),
-    ):
-        one["metadata"]["creationTimestamp"] = moment
-    assert [one["metadata"]["name"] for one in sorted([young, old, urgent], key=order)] == ["urgent", "old", "young"]

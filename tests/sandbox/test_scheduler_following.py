@@ -9,8 +9,8 @@ from control_plane import control_plane
 from dra_objects import node
 
 from dracpu_sandbox.client import Event
+from dracpu_sandbox.following import Following
 from dracpu_sandbox.resources import NODES
-from dracpu_sandbox.scheduler.following import Following
 
 KEY = ("", "n1")
 

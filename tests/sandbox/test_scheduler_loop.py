@@ -8,9 +8,9 @@ from background import background
 from control_plane import control_plane
 from dra_objects import claim, device_class, grouped, node, pod, request, single, slice_of
 
-from dracpu_sandbox.resources import CLAIMS, NODES, PODS
+from dracpu_sandbox.controllers.scheduling import Scheduler
+from dracpu_sandbox.resources import CLAIMS, PODS
 from dracpu_sandbox.scheduler.claims import FINALIZER
-from dracpu_sandbox.scheduler.loop import Scheduler
 
 
 def scheduler(client):
@@ -136,26 +136,6 @@ async def test_gated_and_foreign_pods_are_left_alone(plane) -> None:
         assert "nodeName" not in (await plane.client.get(PODS, name, "default"))["spec"]
     await plane.client.patch(PODS, "gated", {"spec": {"schedulingGates": []}}, "default")
     assert await plane.bound("gated") == "n1"
-
-
-async def test_a_claim_that_holds_its_only_pod_back_is_given_up(plane) -> None:
-    await plane.add(*CLUSTER, claim("c", request(cpus=4)), pod("p", "c", nodeSelector={"zone": "z"}))
-    await plane.refused("p", "affinity/selector")
-    waiting = await plane.client.get(PODS, "p", "default")
-    elsewhere = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
-    result = {
-        "request": "main",
-        "driver": "dra.cpu",
-        "pool": "n1",
-        "device": "g",
-        "shareID": waiting["metadata"]["uid"],
-    }
-    user = {"resource": "pods", "name": "p", "uid": waiting["metadata"]["uid"]}
-    status = {"allocation": {"devices": {"results": [result]}, "nodeSelector": elsewhere}, "reservedFor": [user]}
-    given = await plane.client.get(CLAIMS, "c", "default")
-    await plane.client.replace(CLAIMS, {**given, "status": status}, "status")
-    await plane.client.patch(NODES, "n2", {"metadata": {"labels": {"zone": "z"}}})
-    assert await plane.bound("p") == "n2"
 
 
 async def test_a_conflict_is_tried_again_with_what_stands_there_now() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 from dra_allocating import Shop
-from dra_objects import claim, grouped, node, request, single, slice_of
+from dra_objects import claim, grouped, request, single, slice_of
 
 from dracpu_sandbox.scheduler.allocator import AllocationError
 from dracpu_sandbox.scheduler.devices import read_slice
@@ -11,10 +11,10 @@ from dracpu_sandbox.scheduler.pools import Inventory
 EVERYTHING = request(allocationMode="All")
 
 
-def offered(*slices, at="n1", labels=None):
-    """The devices that a node reaches."""
-    inventory = Inventory([read_slice(one) for one in slices])
-    return [device.name for device in inventory.offer(node(at, labels=labels)).devices]
+def offered(*slices, at="n1"):
+    """The devices that a node offers."""
+    inventory = Inventory([read_slice(item) for item in slices])
+    return [device.name for device in inventory.offer(at).devices]
 
 
 def part(name, number, *, generation=1, slices=1):
@@ -60,33 +60,15 @@ def test_all_cannot_be_known_while_any_pool_of_the_node_is_broken(broken, messag
         shop.devices(claim("a", EVERYTHING))
 
 
-def test_a_node_reaches_its_own_devices_those_of_all_and_those_that_select_it() -> None:
-    def anywhere(name, **where):
-        body = slice_of("", [{"name": name}], name=name, pool=name)
-        del body["spec"]["nodeName"]
-        body["spec"] |= where
-        return body
-
-    rack = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}
-    slices = [
-        slice_of("n1", [single(1)]),
-        slice_of("n2", [single(2)]),
-        anywhere("network", allNodes=True),
-        anywhere("racked", nodeSelector=rack),
-        anywhere("mixed", perDeviceNodeSelection=True),
-    ]
-    slices[-1]["spec"]["devices"] = [{"name": "mine", "nodeName": "n2"}, {"name": "ours", "allNodes": True}]
-    assert offered(*slices, at="n1", labels={"rack": "r1"}) == ["ours", "cpudev001", "network", "racked"]
-    assert offered(*slices, at="n2") == ["mine", "ours", "cpudev002", "network"]
+def test_a_node_offers_its_own_devices() -> None:
+    slices = [slice_of("n1", [single(1)]), slice_of("n2", [single(2)])]
+    assert offered(*slices, at="n2") == ["cpudev002"]
 
 
-def test_a_claim_of_devices_that_all_nodes_reach_is_bound_to_none() -> None:
-    everywhere = slice_of("", [single(0), single(1)])
-    del everywhere["spec"]["nodeName"]
-    everywhere["spec"]["allNodes"] = True
-    found = Shop(everywhere).allocate(claim("a", request()))
-    assert found is not None
-    assert "nodeSelector" not in found[0]
+def test_a_slice_for_several_nodes_is_refused_with_a_reason() -> None:
+    everywhere = slice_of("", [single(0)])
+    with pytest.raises(ValueError, match="only slices with spec.nodeName"):
+        read_slice(everywhere)
 
 
 def hierarchy(*, shareable=False):

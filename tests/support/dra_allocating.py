@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import dra_objects
 
 from dracpu_sandbox.resources import JsonObject
-from dracpu_sandbox.scheduler.allocator import allocate
+from dracpu_sandbox.scheduler.allocator import Effort, allocate
 from dracpu_sandbox.scheduler.devices import read_slice
 from dracpu_sandbox.scheduler.pools import Inventory
 from dracpu_sandbox.scheduler.requests import read_claim, read_class
@@ -19,7 +19,7 @@ class Shop:
     def __init__(self, *slices: JsonObject, classes: Sequence[JsonObject] = (), node: str = "n1") -> None:
         bodies = [dra_objects.device_class(), *classes]
         self._classes = {body["metadata"]["name"]: read_class(body) for body in bodies}
-        self._node = dra_objects.node(node)
+        self._node = node
         self.claims: dict[str, JsonObject] = {}
         self.change(*slices)
 
@@ -31,12 +31,11 @@ class Shop:
         """The allocations of these claims, which hold their devices from now on; None: they do not fit."""
         asked = [read_claim(one) for one in claims]
         offer = self._inventory.offer(self._node)
-        picks = allocate(asked, self._classes, offer, Usage.of(self.claims.values()))
+        picks = allocate(asked, self._classes, offer, Usage.of(self.claims.values()), Effort())
         if picks is None:
             return None
-        name = self._node["metadata"]["name"]
         found = [
-            allocation(claim, picked, self._classes, name, lambda: f"share-{len(self.claims)}")
+            allocation(claim, picked, self._classes, self._node, lambda: f"share-{len(self.claims)}")
             for claim, picked in zip(asked, picks, strict=True)
         ]
         for claim, one in zip(claims, found, strict=True):

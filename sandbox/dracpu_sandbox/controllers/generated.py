@@ -1,113 +1,96 @@
 """Claims made from templates: each pod gets its own, which goes when the pod has ended."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import ClassVar, Final
+from typing import Final
 
 from dracpu_sandbox.client import InvalidError, NotFoundError
-from dracpu_sandbox.controllers.controller import Cluster, Controller, Duty
-from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, PODS, JsonObject
-from dracpu_sandbox.scheduler.claims import is_owned_by
-from dracpu_sandbox.scheduler.world import Key, is_finished, key_of
+from dracpu_sandbox.controllers.cluster import MANAGER, Cluster, Duty
+from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, PODS, JsonObject, Key, key_of
+from dracpu_sandbox.scheduler.claims import is_owned_by, made_claims
+from dracpu_sandbox.scheduler.world import is_finished
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 _LONGEST_PREFIX: Final = 253 - 5  # what generateName adds
 
 
-class ClaimMaker(Controller):
-    """Makes the claims that pods' specs name templates for, and tells the pods."""
+def claims_to_make(cluster: Cluster) -> Iterator[Duty]:
+    """Makes the claims for which pods' specs name templates, and writes their names into the pods' statuses."""
+    for pod in cluster.pods.all():
+        if missing_claims(pod, cluster.claims.get):
+            yield partial(_make, cluster, pod)
 
-    name: ClassVar[str] = "resource_claim"
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, cluster.pods, cluster.templates, cluster.claims)
-        self._complained: set[tuple[str, str]] = set()  # UID and entry: one Event is enough
+async def _make(cluster: Cluster, pod: JsonObject) -> None:
+    (namespace, name), made = key_of(pod), dict[str, str]()
+    current = await cluster.client.get(PODS, name, namespace)  # what is followed may be behind
+    if current["metadata"]["uid"] != pod["metadata"]["uid"]:
+        return
+    for entry in missing_claims(current, cluster.claims.get):
+        claim = (
+            await _named_claim(cluster, current, entry["name"])
+            or _unnamed_claim(cluster, current, entry["name"])
+            or await _create(cluster, current, entry)
+        )
+        if claim is not None:
+            made[entry["name"]] = claim["metadata"]["name"]
+    names = {**made_claims(current), **made}
+    if names != made_claims(current):
+        statuses = [{"name": entry, "resourceClaimName": claim} for entry, claim in names.items()]
+        written = await cluster.client.patch_status(PODS, pod, {"resourceClaimStatuses": statuses}, manager=MANAGER)
+        cluster.pods.wrote(written)
 
-    def duties(self) -> Iterable[Duty]:
-        for pod in self.cluster.pods.all():
-            if missing_claims(pod, self.cluster.claims.get):
-                yield partial(self._make, pod)
 
-    async def _make(self, pod: JsonObject) -> None:
-        made = []
-        for entry in missing_claims(pod, self.cluster.claims.get):
-            if await self._is_settled(pod, entry["name"]):
-                continue
-            claim = self._made_before(pod, entry["name"]) or await self._create(pod, entry)
-            if claim is not None:
-                made.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
-        if not made:
-            return
-        fresh = {one["name"] for one in made}
-        told = [one for one in claims_told(pod) if one["name"] not in fresh]
-        status = {"resourceClaimStatuses": [*told, *made]}
-        written = await self.cluster.client.patch_status(PODS, pod, status, manager=self.name)
-        self.cluster.pods.wrote(written)
-
-    async def _is_settled(self, pod: JsonObject, entry: str) -> bool:
-        """Whether a claim that the pod was told of is there, or the pod is not: what is followed may be behind."""
-        name = next((one.get("resourceClaimName") for one in claims_told(pod) if one["name"] == entry), None)
-        if not name:
-            return False
-        (namespace, pod_name), client = key_of(pod), self.cluster.client
-        current = await client.get(PODS, pod_name, namespace)
-        if current["metadata"]["uid"] != pod["metadata"]["uid"] or not missing_claims(current, lambda key: None):
-            return True
-        try:
-            claim = await client.get(CLAIMS, name, namespace)
-        except NotFoundError:
-            return False
-        self.cluster.claims.wrote(claim)
-        return is_owned_by(claim, pod)
-
-    def _made_before(self, pod: JsonObject, entry: str) -> JsonObject | None:
-        """A claim that the pod was not told of: the answer was lost."""
-        for claim in self.cluster.claims.all():
-            annotations = claim["metadata"].get("annotations") or {}
-            leaving = claim["metadata"].get("deletionTimestamp")
-            if annotations.get(POD_CLAIM_NAME) == entry and is_owned_by(claim, pod) and not leaving:
-                return claim
+async def _named_claim(cluster: Cluster, pod: JsonObject, entry: str) -> JsonObject | None:
+    """The claim that the pod's status names, if it exists though it has not been seen yet."""
+    name = made_claims(pod).get(entry)
+    if not name:
         return None
-
-    async def _create(self, pod: JsonObject, entry: JsonObject) -> JsonObject | None:
-        name, namespace = entry["resourceClaimTemplateName"], pod["metadata"]["namespace"]
-        try:
-            template = await self.cluster.client.get(CLAIM_TEMPLATES, name, namespace)
-            claim = await self.cluster.client.create(CLAIMS, claim_from(template, pod, entry["name"]), namespace)
-        except (NotFoundError, InvalidError) as error:
-            await self._complain(
-                pod, entry["name"], f'PodResourceClaim {entry["name"]}: resource claim template "{name}": {error}'
-            )
-            return None
-        self.cluster.claims.wrote(claim)
-        return claim
-
-    async def _complain(self, pod: JsonObject, entry: str, note: str) -> None:
-        key = pod["metadata"]["uid"], entry
-        if key not in self._complained:
-            self._complained.add(key)
-            await self.tell(pod, reason="FailedResourceClaimCreation", note=note, action="CreateResourceClaim")
+    try:
+        claim = await cluster.client.get(CLAIMS, name, pod["metadata"]["namespace"])
+    except NotFoundError:
+        return None
+    cluster.claims.wrote(claim)
+    return claim if is_owned_by(claim, pod) else None
 
 
-def claims_told(pod: JsonObject) -> list[JsonObject]:
-    """What a pod's status says of the claims that were made for it."""
-    return list((pod.get("status") or {}).get("resourceClaimStatuses") or ())
+def _unnamed_claim(cluster: Cluster, pod: JsonObject, entry: str) -> JsonObject | None:
+    """A claim that was made for the pod, whose status does not name it because an answer was lost."""
+    for claim in cluster.claims.all():
+        annotations = claim["metadata"].get("annotations") or {}
+        leaving = claim["metadata"].get("deletionTimestamp")
+        if annotations.get(POD_CLAIM_NAME) == entry and is_owned_by(claim, pod) and not leaving:
+            return claim
+    return None
+
+
+async def _create(cluster: Cluster, pod: JsonObject, entry: JsonObject) -> JsonObject | None:
+    name, namespace = entry["resourceClaimTemplateName"], pod["metadata"]["namespace"]
+    try:
+        template = await cluster.client.get(CLAIM_TEMPLATES, name, namespace)
+        claim = await cluster.client.create(CLAIMS, claim_from(template, pod, entry["name"]), namespace)
+    except (NotFoundError, InvalidError) as error:
+        note = f'PodResourceClaim {entry["name"]}: resource claim template "{name}": {error}'
+        cluster.events.emit(pod, "FailedResourceClaimCreation", note, action="CreateResourceClaim", warning=True)
+        return None
+    cluster.claims.wrote(claim)
+    return claim
 
 
 def missing_claims(pod: JsonObject, claim: Callable[[Key], JsonObject | None]) -> list[JsonObject]:
     """The entries of a pod's spec whose claim is still to be made, or to be made again: it was deleted too early."""
     if is_finished(pod) or pod["metadata"].get("deletionTimestamp"):
         return []
-    told: dict[str, str] = {one["name"]: one.get("resourceClaimName") or "" for one in claims_told(pod)}
+    names = made_claims(pod)
 
     def is_made(entry: str) -> bool:
-        if not told.get(entry):
-            return entry in told  # and none is needed
-        made = claim((pod["metadata"].get("namespace", ""), told[entry]))
+        if not names.get(entry):
+            return entry in names  # and none is needed
+        made = claim((pod["metadata"].get("namespace", ""), names[entry]))
         return made is not None and is_owned_by(made, pod)
 
-    entries = pod["spec"].get("resourceClaims") or ()
-    return [one for one in entries if one.get("resourceClaimTemplateName") and not is_made(one["name"])]
+    entries: Iterable[JsonObject] = pod["spec"].get("resourceClaims") or ()
+    return [entry for entry in entries if entry.get("resourceClaimTemplateName") and not is_made(entry["name"])]
 
 
 def claim_from(template: JsonObject, pod: JsonObject, entry: str) -> JsonObject:
@@ -129,34 +112,31 @@ def claim_from(template: JsonObject, pod: JsonObject, entry: str) -> JsonObject:
     }
 
 
-class ClaimRemover(Controller):
+def claims_to_remove(cluster: Cluster) -> Iterator[Duty]:
     """Deletes the claims of pods that have ended, or are gone."""
+    for claim in cluster.claims.all():
+        owner = _owner(claim)
+        if owner is None or claim["metadata"].get("deletionTimestamp"):
+            continue
+        if _is_over(cluster.pods.get((claim["metadata"]["namespace"], owner["name"])), owner):
+            yield partial(_remove, cluster, claim, owner)
 
-    name: ClassVar[str] = "resource_claim"
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, cluster.pods, cluster.claims)
+async def _remove(cluster: Cluster, claim: JsonObject, owner: JsonObject) -> None:
+    namespace, name = key_of(claim)
+    try:  # what is followed may be behind: the claim may be seen before its pod
+        pod: JsonObject | None = await cluster.client.get(PODS, owner["name"], namespace)
+    except NotFoundError:
+        pod = None
+    if _is_over(pod, owner):
+        await cluster.client.delete(CLAIMS, name, namespace, uid=claim["metadata"]["uid"])
 
-    def duties(self) -> Iterable[Duty]:
-        for claim in self.cluster.claims.all():
-            owner = _owner(claim)
-            if owner is None or claim["metadata"].get("deletionTimestamp"):
-                continue
-            pod = self.cluster.pods.get((claim["metadata"]["namespace"], owner["name"]))
-            if pod is None or pod["metadata"]["uid"] != owner["uid"] or is_finished(pod):
-                yield partial(self._remove, claim, owner)
 
-    async def _remove(self, claim: JsonObject, owner: JsonObject) -> None:
-        (namespace, name), client = key_of(claim), self.cluster.client
-        try:  # what is followed may be behind: a claim can be heard of before its pod
-            pod = await client.get(PODS, owner["name"], namespace)
-        except NotFoundError:
-            pod = None
-        if pod is None or pod["metadata"]["uid"] != owner["uid"] or is_finished(pod):
-            await client.delete(CLAIMS, name, namespace, uid=claim["metadata"]["uid"])
+def _is_over(pod: JsonObject | None, owner: JsonObject) -> bool:
+    return pod is None or pod["metadata"]["uid"] != owner["uid"] or is_finished(pod)
 
 
 def _owner(claim: JsonObject) -> JsonObject | None:
-    """The pod that the claim was made for."""
+    """The pod for which the claim was made."""
     references: Iterable[JsonObject] = claim["metadata"].get("ownerReferences") or ()
-    return next((one for one in references if one.get("controller") and one["kind"] == "Pod"), None)
+    return next((reference for reference in references if reference["kind"] == "Pod"), None)

@@ -1,25 +1,56 @@
-"""All controllers together."""
+"""All controllers together: whenever something has changed, they look at everything and do what is still to be done."""
 
 import asyncio
+import logging
+from typing import Final, NoReturn
 
-from dracpu_sandbox.client import KubeClient
-from dracpu_sandbox.controllers.controller import Cluster, Controller
-from dracpu_sandbox.controllers.generated import ClaimMaker, ClaimRemover
-from dracpu_sandbox.controllers.orphans import PodCollector
-from dracpu_sandbox.controllers.releasing import ClaimReleaser
+from dracpu_sandbox.client import KubeClient, NotFoundError
+from dracpu_sandbox.controllers.cluster import Cluster
+from dracpu_sandbox.controllers.generated import claims_to_make, claims_to_remove
+from dracpu_sandbox.controllers.orphans import pods_to_delete
+from dracpu_sandbox.controllers.releasing import claims_to_release
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.following import pause_after
+
+_GATHERING_SECONDS: Final = 0.01  # changes come in crowds; one sweep does for many
+_CONTROLLERS: Final = (claims_to_make, claims_to_release, claims_to_remove, pods_to_delete)
+
+_log = logging.getLogger(__name__)
 
 
 async def run(client: KubeClient) -> None:
     """Until cancelled."""
-    cluster = Cluster(client)
-    controllers: list[Controller] = [
-        ClaimMaker(cluster),
-        ClaimReleaser(cluster),
-        ClaimRemover(cluster),
-        PodCollector(cluster),
-    ]
+    cluster, wake = Cluster(client), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        for following in cluster.all:
+        for following in cluster.followed:
+            following.listen(lambda event: wake.set())
             tasks.create_task(following.run(), name="controllers follow")
-        for controller in controllers:
-            tasks.create_task(controller.run(), name=controller.name)
+        tasks.create_task(cluster.events.run(), name="controllers post events")
+        await _sweep_for_ever(cluster, wake)
+
+
+async def _sweep_for_ever(cluster: Cluster, wake: asyncio.Event) -> NoReturn:
+    while True:
+        await wake.wait()
+        await asyncio.sleep(_GATHERING_SECONDS)
+        wake.clear()
+        if not all(following.ready for following in cluster.followed):
+            continue  # the last one to be ready wakes us
+        if pause := await _sweep(cluster):
+            await asyncio.sleep(pause)
+            wake.set()
+
+
+async def _sweep(cluster: Cluster) -> float:
+    """Does what is to be done; seconds until the next sweep, 0 when all is done. A failure keeps nothing else back."""
+    pause = 0.0
+    for controller in _CONTROLLERS:
+        for duty in list(controller(cluster)):
+            try:
+                await duty()
+            except NotFoundError:
+                continue  # gone meanwhile: nothing is left to do
+            except SandboxError as error:
+                _log.info("a controller tries again: %s", error)
+                pause = max(pause, pause_after(error))
+    return pause

@@ -1,32 +1,24 @@
-"""Pods of nodes that are gone: nobody would ever delete them."""
+"""Deletes the pods of Nodes that were deleted: no kubelet would ever do it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar
 
 from dracpu_sandbox.client import NotFoundError
-from dracpu_sandbox.controllers.controller import Cluster, Controller, Duty
-from dracpu_sandbox.resources import NODES, PODS, JsonObject
-from dracpu_sandbox.scheduler.world import key_of
+from dracpu_sandbox.controllers.cluster import Cluster, Duty
+from dracpu_sandbox.resources import NODES, PODS, JsonObject, key_of
 
 
-class PodCollector(Controller):
-    """Deletes them at once; the real one waits 40 s, in case the node comes back."""
+def pods_to_delete(cluster: Cluster) -> Iterator[Duty]:
+    """Deletes them at once; the real controller waits 40 s, in case the Node comes back."""
+    for pod in cluster.pods.all():
+        node = pod["spec"].get("nodeName")
+        if node and cluster.nodes.get(("", node)) is None:
+            yield partial(_delete, cluster, pod, node)
 
-    name: ClassVar[str] = "pod-garbage-collector"
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, cluster.pods, cluster.nodes)
-
-    def duties(self) -> Iterable[Duty]:
-        for pod in self.cluster.pods.all():
-            node = pod["spec"].get("nodeName")
-            if node and self.cluster.nodes.get(("", node)) is None:
-                yield partial(self._delete, pod, node)
-
-    async def _delete(self, pod: JsonObject, node: str) -> None:
-        try:  # what is followed may be behind
-            await self.cluster.client.get(NODES, node)
-        except NotFoundError:
-            namespace, name = key_of(pod)
-            await self.cluster.client.delete(PODS, name, namespace, grace=0, uid=pod["metadata"]["uid"])
+async def _delete(cluster: Cluster, pod: JsonObject, node: str) -> None:
+    try:  # what is followed may be behind
+        await cluster.client.get(NODES, node)
+    except NotFoundError:
+        namespace, name = key_of(pod)
+        await cluster.client.delete(PODS, name, namespace, grace=0, uid=pod["metadata"]["uid"])

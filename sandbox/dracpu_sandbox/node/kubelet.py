@@ -11,8 +11,8 @@ import structlog
 
 from dracpu_sandbox.client import Event, KubeClient, Mirror, NotFoundError
 from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.events import EventRecorder
 from dracpu_sandbox.node.claim_cache import ClaimCache
-from dracpu_sandbox.node.events import EventRecorder
 from dracpu_sandbox.node.node_object import address_of
 from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugin_manager import PluginManager
@@ -39,7 +39,7 @@ class Kubelet:
         self._pace = pace
         self.plugins = PluginManager(root / "plugins_registry", pace, self._delete_slices, self._wake_all)
         self._claims = ClaimCache(root, self.plugins.find)
-        self._events = EventRecorder(client, node_name)
+        self._events = EventRecorder(client, "kubelet", node_name)
         self._workers: dict[str, PodWorker] = {}  # by pod UID
         self._hosts = itertools.count(1)  # addresses of pods
         self._pods: Mirror | None = None

@@ -12,7 +12,6 @@ import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +24,7 @@ from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import DRIVER
 from dracpu_sandbox.client import MERGE, STRATEGIC, ConflictError, KubeClient
 from dracpu_sandbox.errors import SandboxError, cause
+from dracpu_sandbox.events import now
 from dracpu_sandbox.logs import WRITER
 from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
@@ -219,8 +219,7 @@ class SimulatedNode:
         except ConflictError:  # kubelet: its Node is there from its last start
             node = await self._client.get(NODES, self.name)
         version = f"{self._runtime.nri.name}://{self._runtime.nri.version.removeprefix('v')}"
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = node_status(self.name, topology, version, str(uuid.uuid4()), now)
+        status = node_status(self.name, topology, version, str(uuid.uuid4()), now())
         await self._client.patch(NODES, self.name, {"status": status}, subresource="status", kind=STRATEGIC)
         taints = (node.get("spec") or {}).get("taints") or []
         left = [taint for taint in taints if taint["key"] != NOT_READY]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -11,8 +10,8 @@ import structlog
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_sandbox.client import KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.events import EventRecorder, now
 from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
-from dracpu_sandbox.node.events import EventRecorder
 from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugins import KubeletError
 from dracpu_sandbox.node.pod_status import Seen, runs_of, status_of
@@ -109,11 +108,11 @@ class PodWorker:
         left = {known.name: known for known in self._runtime.containers_of(self._pod.uid) if known.started}
         for name, run in self._runs.items():
             if run.state == "running" and name not in left:
-                self._runs[name] = run.finished(KILLED, _now(), "ContainerStatusUnknown")  # kubelet: after a reboot
+                self._runs[name] = run.finished(KILLED, now(), "ContainerStatusUnknown")  # kubelet: after a reboot
         for name, known in left.items():
             run = self._runs.get(name, Run())
             if run.id != known.id:
-                self._runs[name] = run.started(known.id, _now())
+                self._runs[name] = run.started(known.id, now())
 
     async def _live(self) -> None:
         while not self._leaving:
@@ -137,7 +136,7 @@ class PodWorker:
             run = self._runs.get(known.name)
             if run is None or run.id != known.id or run.state != "running" or known.running:
                 continue
-            ended = run.finished(known.exit_code, _now())
+            ended = run.finished(known.exit_code, now())
             delay = restart_delay(ended.restarts, self._pace.crash, self._pace.crash_most)
             if delay and not self._leaving:
                 ended = ended.holding("CrashLoopBackOff", f"back-off {delay:g}s restarting failed container")
@@ -150,8 +149,8 @@ class PodWorker:
             await self._make_sandbox()
         elif not self._claim_uids:
             await self._find_claims()
-        now = asyncio.get_running_loop().time()
-        self._crashed_until = {name: until for name, until in self._crashed_until.items() if until > now}
+        moment = asyncio.get_running_loop().time()
+        self._crashed_until = {name: until for name, until in self._crashed_until.items() if until > moment}
         while ready := [] if self._leaving else self._startable():
             problems = [problem for name in ready if (problem := await self._start(self._pod.container(name)))]
             if problems:
@@ -166,13 +165,13 @@ class PodWorker:
             await self._claims.prepare(self._pod.uid, await self._find_claims())
         except KubeletError as error:
             message = f"Failed to prepare dynamic resources: {error}"
-            self._events.emit(self._pod, "FailedPrepareDynamicResources", message, warning=True)
+            self._events.emit(self._pod.object, "FailedPrepareDynamicResources", message, warning=True)
             raise
         try:
             self._runtime.run_pod(self._pod.namespace, self._pod.name, self._pod.uid)
         except RuntimeDownError as error:
             message = f"Failed to create pod sandbox: {error}"
-            self._events.emit(self._pod, "FailedCreatePodSandBox", message, warning=True)
+            self._events.emit(self._pod.object, "FailedCreatePodSandBox", message, warning=True)
             raise
 
     async def _find_claims(self) -> list[AllocatedClaim]:
@@ -217,10 +216,10 @@ class PodWorker:
                 await self._clear(container.name)
             problem = f"{container.name}: {error}"
             self._runs[container.name] = run.holding(failing, str(error))
-            self._events.emit(self._pod, "Failed", f"Error: {failing}: {problem}", warning=True)
+            self._events.emit(self._pod.object, "Failed", f"Error: {failing}: {problem}", warning=True)
             return problem
-        self._runs[container.name] = run.started(made, _now())
-        self._events.emit(self._pod, "Started", f"Container started: {container.name}")
+        self._runs[container.name] = run.started(made, now())
+        self._events.emit(self._pod.object, "Started", f"Container started: {container.name}")
         return ""
 
     def _cdi_devices(self, container: ContainerSpec) -> tuple[str, ...]:
@@ -238,7 +237,7 @@ class PodWorker:
         """Stops what runs, then gives back the claims; each step may fail, and is tried again then."""
         for known in self._runtime.containers_of(self._pod.uid):
             if known.running:
-                self._events.emit(self._pod, "Killing", f"Stopping container {known.name}")
+                self._events.emit(self._pod.object, "Killing", f"Stopping container {known.name}")
                 await self._runtime.stop_container(known.id)
         self._look()
         await self._claims.unprepare(self._pod.uid)
@@ -287,7 +286,7 @@ class PodWorker:
             has_sandbox=self._runtime.pod(self._pod.uid) is not None,
             node_ip=self._node_ip,
             pod_ip=self._pod_ip,
-            now=_now(),
+            now=now(),
         )
 
     def _health(self, container: ContainerSpec) -> list[JsonObject]:
@@ -333,7 +332,3 @@ def _plain(status: JsonObject) -> JsonObject:
         "startTime": "",
         "conditions": [{**one, "lastTransitionTime": ""} for one in status["conditions"]],
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

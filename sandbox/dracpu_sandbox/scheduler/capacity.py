@@ -1,4 +1,4 @@
-"""How much of a device's capacity a request consumes: requestPolicy rounds up, and refuses."""
+"""How much of a device's capacity a request consumes: its requestPolicy rounds up, and refuses."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -12,8 +12,8 @@ Consumed = Mapping[str, tuple[Quantity, str]]  # by capacity key: the amount, an
 
 
 def consumption(device: Device, wanted: Wanted) -> Consumed | None:
-    """What a share of a device would consume, or nothing of an exclusive one. None: it is not for this request."""
-    if not wanted.capacity.keys() <= device.capacity.keys():  # keys match by exact string: observed
+    """What a share of a device would consume; nothing of an exclusive one. None when the device is too small."""
+    if not wanted.capacity.keys() <= device.capacity.keys():  # kube-scheduler: keys match by exact string
         return None
     if not device.shareable:
         enough = all(amount <= device.capacity[key].value for key, amount in wanted.capacity.items())
@@ -33,7 +33,7 @@ def consumed(capacity: Capacity, asked: Quantity | None) -> Quantity | None:
     if asked is None:
         amount: Quantity | None = capacity.value if policy.default is None else policy.default
     elif policy.valid_values:
-        amount = min((one for one in policy.valid_values if one >= asked), default=None)
+        amount = min((value for value in policy.valid_values if value >= asked), default=None)
     elif policy.minimum is not None:
         amount = _in_range(policy, policy.minimum, asked)
     else:
@@ -53,6 +53,6 @@ def _in_range(policy: RequestPolicy, minimum: Quantity, asked: Quantity) -> Quan
 
 
 def _text(amount: Quantity, wanted: Wanted, key: str) -> str:
-    """An amount that needed no rounding stays as it was written ("08"), unless with an exponent: observed."""
+    """kube-scheduler: an amount that needed no rounding stays as it was written ("08"), unless it has an exponent."""
     unchanged = key in wanted.capacity and wanted.capacity[key] == amount and amount.notation != "exponent"
     return wanted.texts[key] if unchanged else amount.text

@@ -1,45 +1,43 @@
 """The claims of a pod, as they stand in the API."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from dracpu_sandbox.resources import JsonObject
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-_MOST_USERS: Final = 256  # entries of reservedFor: resource.k8s.io/v1
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimOfPod:
-    """An entry of spec.resourceClaims. The name is None until its claim is made, and "" when none is needed."""
-
-    name: str | None
-    generated: bool  # from a template
-
-
-def claims_of(pod: JsonObject) -> Iterator[ClaimOfPod]:
-    """The claims that a pod's spec names, in order."""
+def made_claims(pod: JsonObject) -> Mapping[str, str]:
+    """The claims made for a pod, by the names of their entries in its spec; "" where none was needed."""
     statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    made = {one["name"]: one.get("resourceClaimName") or "" for one in statuses}
+    return {status["name"]: status.get("resourceClaimName") or "" for status in statuses}
+
+
+def claim_names(pod: JsonObject) -> list[str] | None:
+    """The names of the claims that a pod uses, in order; None while one of them is still to be made."""
+    made, names = made_claims(pod), []
     for entry in pod["spec"].get("resourceClaims") or ():
-        named = entry.get("resourceClaimName")
-        yield ClaimOfPod(named or made.get(entry["name"]), not named)
+        name = entry.get("resourceClaimName") or made.get(entry["name"])
+        if name is None:
+            return None
+        if name and name not in names:
+            names.append(name)
+    return names
 
 
-def trouble_of(pod: JsonObject, one: ClaimOfPod, claim: JsonObject) -> str:
+def trouble_of(pod: JsonObject, claim: JsonObject) -> str:
     """Why the pod cannot use this claim, wherever it runs; "" when it can."""
-    if claim["metadata"].get("deletionTimestamp"):
-        return f'resourceclaim "{one.name}" is being deleted'
-    if one.generated and not is_owned_by(claim, pod):
-        return f'resourceclaim "{one.name}" was not created for the pod'
-    if not is_reserved_for(claim, pod) and len(users(claim)) >= _MOST_USERS:
-        return f'resourceclaim "{one.name}" is in use by {_MOST_USERS} pods, which is the limit'
+    metadata = claim["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return f'resourceclaim "{metadata["name"]}" is being deleted'
+    if metadata["name"] in made_claims(pod).values() and not is_owned_by(claim, pod):
+        return f'resourceclaim "{metadata["name"]}" was not created for the pod'
     return ""
 
 
 def allocation_of(claim: JsonObject) -> JsonObject | None:
-    """What the claim has got."""
+    """What the claim has been allocated."""
     return (claim.get("status") or {}).get("allocation")
 
 
@@ -48,21 +46,14 @@ def users(claim: JsonObject) -> list[JsonObject]:
     return list((claim.get("status") or {}).get("reservedFor") or ())
 
 
-def standing(claim: JsonObject) -> tuple[str, bool, bool, int]:
-    """What of a claim decides about pods; while it is the same, no pod fits that did not fit before."""
-    metadata = claim["metadata"]
-    leaving, has_devices = bool(metadata.get("deletionTimestamp")), allocation_of(claim) is not None
-    return metadata["uid"], leaving, has_devices, len(users(claim))
-
-
 def is_reserved_for(claim: JsonObject, pod: JsonObject) -> bool:
     """Whether the pod is among the claim's users."""
-    return any(one["uid"] == pod["metadata"]["uid"] for one in users(claim))
+    return any(user["uid"] == pod["metadata"]["uid"] for user in users(claim))
 
 
-def is_owned_by(one: JsonObject, owner: JsonObject) -> bool:
-    """Whether an ownerReference names this very object."""
-    references: Iterable[JsonObject] = one["metadata"].get("ownerReferences") or ()
+def is_owned_by(item: JsonObject, owner: JsonObject) -> bool:
+    """Whether an ownerReference of the object names this very owner."""
+    references: Iterable[JsonObject] = item["metadata"].get("ownerReferences") or ()
     return any(reference["uid"] == owner["metadata"]["uid"] for reference in references)
 
 
@@ -78,9 +69,9 @@ def reserved(claim: JsonObject, pod: JsonObject, allocation: JsonObject | None) 
 
 
 def released(claim: JsonObject, still_uses: Callable[[JsonObject], bool]) -> JsonObject:
-    """The claim without the users that are gone; without an allocation when nobody is left."""
+    """The claim without the users that are gone; without an allocation when no user is left."""
     status = dict(claim.get("status") or {})
-    left = [one for one in users(claim) if still_uses(one)]
+    left = [user for user in users(claim) if still_uses(user)]
     status.pop("reservedFor", None)
     if left:
         status["reservedFor"] = left
@@ -91,8 +82,8 @@ def released(claim: JsonObject, still_uses: Callable[[JsonObject], bool]) -> Jso
 
 
 def with_finalizer(claim: JsonObject, wanted: bool) -> JsonObject:
-    """The claim protected from deletion, or no more."""
-    finalizers = [one for one in claim["metadata"].get("finalizers") or () if one != FINALIZER]
+    """The claim protected from deletion, or no longer."""
+    finalizers = [name for name in claim["metadata"].get("finalizers") or () if name != FINALIZER]
     metadata = {**claim["metadata"], "finalizers": [*finalizers, FINALIZER] if wanted else finalizers}
     return {**claim, "metadata": metadata}
 

@@ -1,20 +1,20 @@
 """Where a pod goes and what its claims get: one decision at a time, made from a picture of the cluster."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
 from dracpu_sandbox.cel.quantity import QuantityError
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.resources import JsonObject
+from dracpu_sandbox.resources import JsonObject, Key
 from dracpu_sandbox.scheduler.allocator import AllocationError, Effort, allocate
-from dracpu_sandbox.scheduler.claims import allocation_of, claims_of, is_reserved_for, trouble_of, users
+from dracpu_sandbox.scheduler.claims import allocation_of, claim_names, trouble_of
 from dracpu_sandbox.scheduler.nodes import refusal, selector_matches
 from dracpu_sandbox.scheduler.requests import Claim, DeviceClass, read_claim
 from dracpu_sandbox.scheduler.results import allocation
-from dracpu_sandbox.scheduler.world import Key, World
+from dracpu_sandbox.scheduler.world import World
 
 SCHEDULER: Final = "default-scheduler"
 _NOT_FITTING: Final = "cannot allocate all claims"  # kube-scheduler's words; it never says why
@@ -22,7 +22,7 @@ _NOT_FITTING: Final = "cannot allocate all claims"  # kube-scheduler's words; it
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The pod goes to this node; these claims get what stands here, all others have theirs."""
+    """The pod goes to this node; these claims get these allocations, and all others have theirs."""
 
     node: str
     allocations: Mapping[Key, JsonObject] = field(default_factory=dict)
@@ -30,16 +30,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The pod waits. Claims that hold it back without being of use to anybody else may be released."""
+    """The pod waits."""
 
     message: str
     reason: str = "Unschedulable"
-    release: tuple[Key, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TooEarly:
-    """Claims of the pod are still being made: there is nothing to decide, and nothing to tell."""
 
 
 def is_pending(pod: JsonObject) -> bool:
@@ -54,75 +48,69 @@ def is_pending(pod: JsonObject) -> bool:
     )
 
 
-def order(pod: JsonObject) -> tuple[int, str, str]:
-    """Pods are placed by priority, then by age."""
-    metadata = pod["metadata"]
-    return -(pod["spec"].get("priority") or 0), metadata.get("creationTimestamp") or "", metadata["name"]
-
-
 def decide(
     pod: JsonObject, world: World, new_share: Callable[[], str] = lambda: str(uuid4())
-) -> Placement | Refusal | TooEarly:
-    """The node with the fewest pods on which everything works out."""
-    if any(one.name is None for one in claims_of(pod)):
-        return TooEarly()
+) -> Placement | Refusal | None:
+    """The node with the fewest pods on which everything fits; None while a claim of the pod is still to be made."""
+    names = claim_names(pod)
+    if names is None:
+        return None
     try:
-        claims = _claims(pod, world)
+        claims = _claims(pod, names, world)
         waiting = {key: read_claim(claim) for key, claim in claims.items() if allocation_of(claim) is None}
         _require_classes(waiting.values(), world.classes)
     except _UnusableError as error:
         return Refusal(_message(world, str(error)))
-    except (KeyError, QuantityError) as error:
+    except (KeyError, ValueError, QuantityError) as error:
         return Refusal(f"a resourceclaim of the pod cannot be read: {error}", "SchedulerError")
-    return _search(pod, claims, waiting, world, new_share)
+    if not world.nodes:
+        return Refusal("no nodes available to schedule pods")
+    return _search(pod, claims.values(), waiting, world, new_share)
 
 
 def _search(
     pod: JsonObject,
-    claims: Mapping[Key, JsonObject],
+    claims: Collection[JsonObject],
     waiting: Mapping[Key, Claim],
     world: World,
     new_share: Callable[[], str],
 ) -> Placement | Refusal:
-    """Goes from node to node. An error ends it, though another node might do: so does kube-scheduler."""
+    """Goes from node to node. An error ends the search, though another node might do: so it does in kube-scheduler."""
     reasons: Counter[str] = Counter()
     effort = Effort()
-    for name in sorted(world.nodes, key=lambda one: (world.rooms.get(one, {}).get("pods", 0), one)):
+    for name in sorted(world.nodes, key=lambda node: (world.used.get(node, {}).get("pods", 0), node)):
         node = world.nodes[name]
-        reason = refusal(pod, node, world.rooms.get(name, {})) or _away(claims, node)
+        reason = refusal(pod, node, world.used.get(name, {})) or _away(claims, node)
         if reason:
             reasons[reason] += 1
             continue
         try:
-            picks = allocate(list(waiting.values()), world.classes, world.inventory.offer(node), world.usage, effort)
+            picks = allocate(list(waiting.values()), world.classes, world.inventory.offer(name), world.usage, effort)
         except AllocationError as error:
             return Refusal(f'running "DynamicResources" filter plugin: node {name}: {error}', "SchedulerError")
-        if picks is None:
-            reasons[_NOT_FITTING] += 1
-            continue
-        allocations = {
-            key: allocation(claim, picked, world.classes, name, new_share)
-            for (key, claim), picked in zip(waiting.items(), picks, strict=True)
-        }
-        return Placement(name, allocations)
-    return Refusal(_summary(world, reasons), release=_useless(pod, claims))
+        if picks is not None:
+            allocations = {
+                key: allocation(claim, picked, world.classes, name, new_share)
+                for (key, claim), picked in zip(waiting.items(), picks, strict=True)
+            }
+            return Placement(name, allocations)
+        reasons[_NOT_FITTING] += 1
+    return Refusal(_message(world, ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))))
 
 
 class _UnusableError(SandboxError):
     """The pod cannot run with its claims as they are, on no node."""
 
 
-def _claims(pod: JsonObject, world: World) -> dict[Key, JsonObject]:
+def _claims(pod: JsonObject, names: Iterable[str], world: World) -> dict[Key, JsonObject]:
     """The pod's claims. Raises _UnusableError."""
     found: dict[Key, JsonObject] = {}
-    for one in claims_of(pod):
-        if not one.name:
-            continue  # none is needed
-        key = pod["metadata"].get("namespace", ""), one.name
+    for name in names:
+        key = pod["metadata"].get("namespace", ""), name
         claim = world.claims.get(key)
         if claim is None:
-            raise _UnusableError(f'resourceclaim "{one.name}" not found')
-        if trouble := trouble_of(pod, one, claim):
+            raise _UnusableError(f'resourceclaim "{name}" not found')
+        if trouble := trouble_of(pod, claim):
             raise _UnusableError(trouble)
         found[key] = claim
     return found
@@ -137,30 +125,14 @@ def _require_classes(claims: Iterable[Claim], classes: Mapping[str, DeviceClass]
                     raise _UnusableError(f"request {wanted.name}: device class {wanted.device_class} does not exist")
 
 
-def _away(claims: Mapping[Key, JsonObject], node: JsonObject) -> str:
-    """Whether a claim that has its devices already has them elsewhere."""
-    for claim in claims.values():
+def _away(claims: Iterable[JsonObject], node: JsonObject) -> str:
+    """Why a claim that has its devices cannot be used on this node: they are on another one."""
+    for claim in claims:
         selector = (allocation_of(claim) or {}).get("nodeSelector")
         if selector and not selector_matches(selector, node):
             return "resourceclaim not available on the node"
     return ""
 
 
-def _useless(pod: JsonObject, claims: Mapping[Key, JsonObject]) -> tuple[Key, ...]:
-    """Claims whose devices only this pod would use, on a node where it cannot run."""
-    return tuple(
-        key
-        for key, claim in claims.items()
-        if allocation_of(claim) is not None
-        and (not users(claim) or (is_reserved_for(claim, pod) and len(users(claim)) == 1))
-    )
-
-
 def _message(world: World, reason: str) -> str:
     return f"0/{len(world.nodes)} nodes are available: {reason}."
-
-
-def _summary(world: World, reasons: Counter[str]) -> str:
-    if not world.nodes:
-        return "no nodes available to schedule pods"
-    return _message(world, ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items())))

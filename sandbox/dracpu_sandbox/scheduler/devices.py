@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from dracpu_sandbox.cel.quantity import Quantity
 from dracpu_sandbox.cel.values import from_quantity, message
@@ -11,11 +11,6 @@ from dracpu_sandbox.resources import JsonObject
 
 DeviceId = tuple[str, str, str]  # driver, pool, device: what allocations name
 Values = frozenset[tuple[str, Any]]  # the values of an attribute, each with its type: 1 is not "1", nor true
-
-_TYPES: Final = {
-    "int": "int", "ints": "int", "bool": "bool", "bools": "bool",
-    "string": "string", "strings": "string", "version": "version", "versions": "version",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +32,6 @@ class Capacity:
     policy: RequestPolicy = RequestPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """Keeps requests away that do not tolerate it."""
-
-    key: str
-    value: str
-    effect: str  # NoSchedule, NoExecute, None
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The nodes from which devices can be reached: one of three."""
-
-    node: str = ""
-    everywhere: bool = False
-    selector: JsonObject | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Device:
     """A device, equal only to itself. Attributes always bear their domain, capacity keys stay as they are written."""
@@ -65,9 +42,8 @@ class Device:
     attributes: Mapping[str, Values] = field(default_factory=dict)
     capacity: Mapping[str, Capacity] = field(default_factory=dict)
     shareable: bool = False  # allowMultipleAllocations
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[JsonObject, ...] = ()
     consumes: tuple[tuple[str, str, Quantity], ...] = ()  # counter set, counter, amount
-    where: Where = Where()
     plain_attributes: Mapping[str, Any] = field(default_factory=dict)  # as expressions see them
 
     @cached_property
@@ -81,23 +57,11 @@ class Device:
         return {
             "driver": self.driver,
             "attributes": _by_domain(self.plain_attributes, self.driver),
-            "capacity": _by_domain({key: from_quantity(one.value) for key, one in self.capacity.items()}, self.driver),
+            "capacity": _by_domain(
+                {key: from_quantity(amount.value) for key, amount in self.capacity.items()}, self.driver
+            ),
             "allowMultipleAllocations": self.shareable,
         }
-
-    @cached_property
-    def look(self) -> "Look":
-        """What expressions can tell it by."""
-        capacity = sorted((key, str(one.value.number)) for key, one in self.capacity.items())
-        return Look(repr((self.driver, self.shareable, sorted(self.plain_attributes.items()), capacity)), self)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Equal for devices that expressions cannot tell apart, as there are many in a fleet."""
-
-    text: str
-    device: Device = field(compare=False)  # one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +69,11 @@ class Slice:
     """A ResourceSlice."""
 
     name: str
+    node: str
     driver: str
     pool: str
     generation: int
     slices: int  # how many the pool has
-    where: Where  # unknown when each device has its own
     devices: tuple[Device, ...]
     counters: Mapping[tuple[str, str], Quantity]  # by counter set and counter
 
@@ -120,21 +84,19 @@ def qualified(name: str, driver: str) -> str:
 
 
 def read_slice(body: JsonObject) -> Slice:
-    """A ResourceSlice of the API."""
+    """Reads a ResourceSlice of the API. Raises ValueError, and what unreadable fields cause."""
     spec = body["spec"]
-    driver, pool, shared = spec["driver"], spec["pool"], _where(spec)
-    per_device = spec.get("perDeviceNodeSelection", False)
+    driver, pool = spec["driver"], spec["pool"]
+    if not spec.get("nodeName"):
+        raise ValueError("the sandbox's scheduler knows only slices with spec.nodeName")
     return Slice(
         body["metadata"]["name"],
+        spec["nodeName"],
         driver,
         pool["name"],
         pool.get("generation", 0),
         pool["resourceSliceCount"],
-        shared,
-        tuple(
-            _device(driver, pool["name"], one, _where(one) if per_device else shared)
-            for one in spec.get("devices") or ()
-        ),
+        tuple(_device(driver, pool["name"], device) for device in spec.get("devices") or ()),
         {
             (counters["name"], name): Quantity.parse(counter["value"])
             for counters in spec.get("sharedCounters") or ()
@@ -143,7 +105,7 @@ def read_slice(body: JsonObject) -> Slice:
     )
 
 
-def _device(driver: str, pool: str, body: JsonObject, where: Where) -> Device:
+def _device(driver: str, pool: str, body: JsonObject) -> Device:
     attributes = body.get("attributes") or {}
     return Device(
         driver,
@@ -152,31 +114,26 @@ def _device(driver: str, pool: str, body: JsonObject, where: Where) -> Device:
         {qualified(name, driver): _values(value) for name, value in attributes.items()},
         {key: _capacity(value) for key, value in (body.get("capacity") or {}).items()},
         bool(body.get("allowMultipleAllocations")),
-        tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in body.get("taints") or ()),
+        tuple(body.get("taints") or ()),
         tuple(
-            (one["counterSet"], name, Quantity.parse(counter["value"]))
-            for one in body.get("consumesCounters") or ()
-            for name, counter in one["counters"].items()
+            (consumed["counterSet"], name, Quantity.parse(counter["value"]))
+            for consumed in body.get("consumesCounters") or ()
+            for name, counter in consumed["counters"].items()
         ),
-        where,
         {name: _plain(value) for name, value in attributes.items()},
     )
 
 
-def _where(body: JsonObject) -> Where:
-    return Where(body.get("nodeName") or "", bool(body.get("allNodes")), body.get("nodeSelector"))
-
-
 def _values(attribute: JsonObject) -> Values:
-    ((name, value),) = attribute.items()
-    return frozenset((_TYPES[name], one) for one in (value if isinstance(value, list) else [value]))
+    ((kind, value),) = attribute.items()  # "int", or "ints" with a list
+    return frozenset((kind.removesuffix("s"), item) for item in (value if isinstance(value, list) else [value]))
 
 
 def _plain(attribute: JsonObject) -> Any:
-    ((name, value),) = attribute.items()
-    if _TYPES[name] != "version":
-        return value
-    return [message("Semver", one) for one in value] if isinstance(value, list) else message("Semver", value)
+    ((kind, value),) = attribute.items()
+    if kind == "versions":
+        return [message("Semver", item) for item in value]
+    return message("Semver", value) if kind == "version" else value
 
 
 def _capacity(body: JsonObject) -> Capacity:
@@ -186,7 +143,7 @@ def _capacity(body: JsonObject) -> Capacity:
         Quantity.parse(body["value"]),
         RequestPolicy(
             _optional(policy.get("default")),
-            tuple(Quantity.parse(one) for one in policy.get("validValues") or ()),
+            tuple(Quantity.parse(value) for value in policy.get("validValues") or ()),
             _optional(span.get("min")),
             _optional(span.get("max")),
             _optional(span.get("step")),

@@ -1,42 +1,40 @@
-"""Which nodes a pod may run on, but for devices: selectors, taints, room."""
+"""Which nodes a pod may run on, apart from devices: selectors, taints, resources."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
 from dracpu_sandbox.cel.quantity import Quantity
 from dracpu_sandbox.resources import JsonObject
 
-Room = Mapping[str, Fraction]  # amounts by resource name
+Amounts = Mapping[str, Fraction]  # by resource name
 
-UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
-_MOST_PODS: Final = Fraction(110)  # the kubelet's default
-_ACCOUNTED: Final = ("cpu", "memory", "ephemeral-storage")
+_ZERO: Final = Fraction(0)
+_ONE_POD: Final[Amounts] = {"pods": Fraction(1)}
 
 
-def refusal(pod: JsonObject, node: JsonObject, used: Room) -> str:
+def refusal(pod: JsonObject, node: JsonObject, used: Amounts) -> str:
     """Why the pod cannot run there, in the words of kube-scheduler; "" when it can."""
     spec = node.get("spec") or {}
-    taints = list(spec.get("taints") or ())
     if spec.get("unschedulable"):
-        cordon = {"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
-        if not tolerated(cordon, pod["spec"].get("tolerations") or ()):
-            return "node(s) were unschedulable"
-        taints = [one for one in taints if one["key"] != UNSCHEDULABLE_TAINT]
-    keeping_away = (one for one in taints if one["effect"] in {"NoSchedule", "NoExecute"})
-    if not all(tolerated(one, pod["spec"].get("tolerations") or ()) for one in keeping_away):
+        return "node(s) were unschedulable"
+    if keeps_away(spec.get("taints") or (), pod["spec"].get("tolerations") or ()):
         return "node(s) had untolerated taint(s)"
     if not _selected(pod["spec"], node):
         return "node(s) didn't match Pod's node affinity/selector"
     return _lacking(pod, node, used)
 
 
-def tolerated(taint: Mapping[str, str], tolerations: Iterable[Mapping[str, str]]) -> bool:
-    """Whether one of the tolerations is for this taint; the same rule for nodes and for devices."""
-    return any(_tolerates(one, taint) for one in tolerations)
+def keeps_away(taints: Iterable[JsonObject], tolerations: Sequence[JsonObject]) -> bool:
+    """Whether one of the taints is not tolerated; the rule is the same for nodes and for devices."""
+    return any(
+        taint["effect"] in {"NoSchedule", "NoExecute"}
+        and not any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in taints
+    )
 
 
-def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -56,53 +54,47 @@ def _selected(spec: JsonObject, node: JsonObject) -> bool:
 
 
 def selector_matches(selector: JsonObject, node: JsonObject) -> bool:
-    """Whether a NodeSelector is for this node: one of its terms with all requirements. An empty term is for none."""
+    """Whether one term of a NodeSelector matches the node with all its requirements. An empty term matches no node."""
     labels, fields = node["metadata"].get("labels") or {}, {"metadata.name": node["metadata"]["name"]}
     for term in selector.get("nodeSelectorTerms") or ():
-        requirements = [(labels, one) for one in term.get("matchExpressions") or ()]
-        requirements += [(fields, one) for one in term.get("matchFields") or ()]
-        if requirements and all(_meets(values.get(one.get("key", "")), one) for values, one in requirements):
+        requirements = [(labels, requirement) for requirement in term.get("matchExpressions") or ()]
+        requirements += [(fields, requirement) for requirement in term.get("matchFields") or ()]
+        if requirements and all(
+            _meets(values.get(requirement["key"]), requirement["operator"], requirement.get("values") or ())
+            for values, requirement in requirements
+        ):
             return True
     return False
 
 
-_OPERATORS: Final[Mapping[str, Callable[[str | None, Sequence[str]], bool]]] = {
-    "In": lambda value, values: value in values,
-    "NotIn": lambda value, values: value not in values,
-    "Exists": lambda value, values: value is not None,
-    "DoesNotExist": lambda value, values: value is None,
-    "Gt": lambda value, values: value is not None and value.isdecimal() and int(value) > int(values[0]),
-    "Lt": lambda value, values: value is not None and value.isdecimal() and int(value) < int(values[0]),
-}
-
-
-def _meets(value: str | None, requirement: JsonObject) -> bool:
-    """No node meets what cannot be read: an unknown operator, or "Gt" with no number."""
-    meets = _OPERATORS.get(requirement.get("operator", ""))
-    try:
-        return meets is not None and meets(value, requirement.get("values") or ())
-    except (IndexError, ValueError):
-        return False
+def _meets(value: str | None, operator: str, values: Sequence[str]) -> bool:
+    """No node meets an operator that the sandbox does not support: Gt and Lt."""
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+    return operator == "DoesNotExist" and value is None
 
 
 def requested(pod: JsonObject) -> dict[str, Fraction]:
-    """What a pod asks of its node: containers together, or an init container alone when it asks for more."""
+    """What a pod requests of its node: its containers together, or an init container alone when it requests more."""
     spec = pod["spec"]
-    total, peak = _sum(_asked(one) for one in spec.get("containers") or ()), dict[str, Fraction]()
-    sidecars = dict[str, Fraction]()
-    for one in spec.get("initContainers") or ():
-        if one.get("restartPolicy") == "Always":  # runs on beside all that come after it
-            sidecars = _sum((sidecars, _asked(one)))
+    peak, sidecars = dict[str, Fraction](), dict[str, Fraction]()
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":  # runs on beside all containers that come after it
+            sidecars = _sum(sidecars, _requests(container))
             peak = _largest(peak, sidecars)
         else:
-            peak = _largest(peak, _sum((sidecars, _asked(one))))
-    needed = _largest(_sum((total, sidecars)), peak)
-    needed.update(_asked(spec))  # resources of the pod as a whole
-    return _sum((needed, _amounts(spec.get("overhead") or {})))
+            peak = _largest(peak, _sum(sidecars, _requests(container)))
+    total = _sum(sidecars, *(_requests(container) for container in spec.get("containers") or ()))
+    return _largest(total, peak)
 
 
-def _asked(body: JsonObject) -> dict[str, Fraction]:
-    resources = body.get("resources") or {}
+def _requests(container: JsonObject) -> dict[str, Fraction]:
+    resources = container.get("resources") or {}
     return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
@@ -110,36 +102,28 @@ def _amounts(quantities: Mapping[str, str]) -> dict[str, Fraction]:
     return {name: Quantity.parse(text).number for name, text in quantities.items()}
 
 
-def _sum(parts: Iterable[Room]) -> dict[str, Fraction]:
+def _sum(*parts: Amounts) -> dict[str, Fraction]:
     total: dict[str, Fraction] = {}
     for part in parts:
         for name, amount in part.items():
-            total[name] = total.get(name, Fraction(0)) + amount
+            total[name] = total.get(name, _ZERO) + amount
     return total
 
 
-def _largest(left: Room, right: Room) -> dict[str, Fraction]:
-    zero = Fraction(0)
-    return {name: max(left.get(name, zero), right.get(name, zero)) for name in {*left, *right}}
+def _largest(left: Amounts, right: Amounts) -> dict[str, Fraction]:
+    return {name: max(left.get(name, _ZERO), right.get(name, _ZERO)) for name in {*left, *right}}
 
 
-def add_pod(used: Room, pod: JsonObject) -> dict[str, Fraction]:
+def add_pod(used: Amounts, pod: JsonObject) -> dict[str, Fraction]:
     """What is used of a node when this pod runs there too."""
-    return _sum((used, requested(pod), {"pods": Fraction(1)}))
+    return _sum(used, requested(pod), _ONE_POD)
 
 
-def allocatable(node: JsonObject) -> dict[str, Fraction]:
-    """What a node has for pods."""
-    status = node.get("status") or {}
-    return _amounts(status.get("allocatable") or status.get("capacity") or {})
-
-
-def _lacking(pod: JsonObject, node: JsonObject, used: Room) -> str:
-    has, zero = allocatable(node), Fraction(0)
-    if used.get("pods", zero) + 1 > has.get("pods", _MOST_PODS):
+def _lacking(pod: JsonObject, node: JsonObject, used: Amounts) -> str:
+    has = _amounts((node.get("status") or {}).get("allocatable") or {})
+    if used.get("pods", _ZERO) + 1 > has.get("pods", _ZERO):
         return "Too many pods"
     for name, amount in requested(pod).items():
-        unlimited = name in _ACCOUNTED and name not in has  # a node that says nothing has enough
-        if amount > 0 and not unlimited and used.get(name, zero) + amount > has.get(name, zero):
+        if amount > 0 and used.get(name, _ZERO) + amount > has.get(name, _ZERO):
             return f"Insufficient {name}"
     return ""

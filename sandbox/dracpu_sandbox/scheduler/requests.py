@@ -18,7 +18,6 @@ class Wanted:
     device_class: str
     selectors: tuple[str, ...] = ()
     count: int = 1
-    admin: bool = False
     tolerations: tuple[JsonObject, ...] = ()
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)  # the amounts of `capacity` as they are written
@@ -75,12 +74,12 @@ def read_class(body: JsonObject) -> DeviceClass:
 
 
 def read_claim(body: JsonObject) -> Claim:
-    """A ResourceClaim of the API."""
+    """Reads a ResourceClaim of the API. Raises ValueError, QuantityError, KeyError."""
     devices = body["spec"].get("devices") or {}
     return Claim(
         body["metadata"]["name"],
-        tuple(_request(one) for one in devices.get("requests") or ()),
-        tuple(_constraint(one) for one in devices.get("constraints") or ()),
+        tuple(_request(request) for request in devices.get("requests") or ()),
+        tuple(_constraint(constraint) for constraint in devices.get("constraints") or ()),
         tuple(devices.get("config") or ()),
     )
 
@@ -89,17 +88,18 @@ def _request(body: JsonObject) -> Request:
     name = body["name"]
     if body.get("exactly"):
         return Request(name, (_wanted(name, body["exactly"]),))
-    return Request(name, tuple(_wanted(f"{name}/{one['name']}", one) for one in body.get("firstAvailable") or ()))
+    return Request(name, tuple(_wanted(f"{name}/{way['name']}", way) for way in body.get("firstAvailable") or ()))
 
 
 def _wanted(name: str, body: JsonObject) -> Wanted:
+    if body.get("adminAccess"):
+        raise ValueError(f"request {name}: the sandbox does not support adminAccess")
     texts = (body.get("capacity") or {}).get("requests") or {}
     return Wanted(
         name,
         body["deviceClassName"],
         _selectors(body),
         ALL if body.get("allocationMode") == "All" else body.get("count", 1),
-        bool(body.get("adminAccess")),
         tuple(body.get("tolerations") or ()),
         {key: Quantity.parse(text) for key, text in texts.items()},
         {key: str(text) for key, text in texts.items()},
@@ -107,7 +107,7 @@ def _wanted(name: str, body: JsonObject) -> Wanted:
 
 
 def _selectors(body: JsonObject) -> tuple[str, ...]:
-    return tuple(one["cel"]["expression"] for one in body.get("selectors") or () if "cel" in one)
+    return tuple(selector["cel"]["expression"] for selector in body.get("selectors") or () if "cel" in selector)
 
 
 def _constraint(body: JsonObject) -> Constraint:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dracpu_sandbox.resources import JsonObject
-from dracpu_sandbox.scheduler.attempt import Pick
+from dracpu_sandbox.scheduler.allocator import Pick
 from dracpu_sandbox.scheduler.requests import Claim, DeviceClass
 
 
@@ -19,27 +19,26 @@ def allocation(
     if config := [*_class_config(picks, classes), *_claim_config(claim, picks)]:
         devices["config"] = config
     found: JsonObject = {"devices": devices}
-    if terms := _reachable_from(picks, node):
-        found["nodeSelector"] = {"nodeSelectorTerms": terms}
+    if picks:
+        of_node = {"key": "metadata.name", "operator": "In", "values": [node]}
+        found["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [of_node]}]}
     return found
 
 
 def _result(pick: Pick, new_share: Callable[[], str]) -> JsonObject:
-    device, wanted = pick.device, pick.wanted
+    device, wanted = pick.candidate.device, pick.wanted
     result: JsonObject = {
         "request": wanted.name,
         "driver": device.driver,
         "pool": device.pool,
         "device": device.name,
     }
-    if wanted.admin:
-        result["adminAccess"] = True
     if wanted.tolerations:
         result["tolerations"] = list(wanted.tolerations)
-    if device.shareable and not wanted.admin:
+    if device.shareable:
         result["shareID"] = new_share()
-        if pick.consumed:
-            result["consumedCapacity"] = {key: text for key, (_, text) in pick.consumed.items()}
+        if pick.candidate.consumed:
+            result["consumedCapacity"] = {key: text for key, (_, text) in pick.candidate.consumed.items()}
     return result
 
 
@@ -55,22 +54,9 @@ def _class_config(picks: Sequence[Pick], classes: Mapping[str, DeviceClass]) -> 
 
 
 def _claim_config(claim: Claim, picks: Sequence[Pick]) -> Iterable[JsonObject]:
-    """Those of sub-requests that were not chosen are left out."""
+    """The claim's config, without that of sub-requests that were not chosen."""
     chosen = {name for pick in picks for name in (pick.wanted.name, pick.wanted.name.partition("/")[0])}
     for config in claim.config:
         names = config.get("requests") or ()
         if not names or any(name in chosen for name in names):
             yield {"source": "FromClaim", **config}
-
-
-def _reachable_from(picks: Sequence[Pick], node: str) -> list[JsonObject]:
-    """The term for the nodes from which all devices can be reached; none: from everywhere."""
-    if any(pick.device.where.node for pick in picks):
-        return [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
-    merged: dict[str, list[JsonObject]] = {}
-    for pick in picks:
-        for term in (pick.device.where.selector or {}).get("nodeSelectorTerms") or ():  # a slice may have one only
-            for part, requirements in term.items():
-                known = merged.setdefault(part, [])
-                known.extend(one for one in requirements if one not in known)
-    return [merged] if merged else []

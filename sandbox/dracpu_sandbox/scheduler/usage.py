@@ -1,51 +1,105 @@
-"""Which devices are taken, and how much of the shared ones."""
+"""Which devices are in use, and how much of their capacity and of the counters that they consume is left."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Self
 
 from dracpu_sandbox.cel.quantity import Quantity
 from dracpu_sandbox.resources import JsonObject
-from dracpu_sandbox.scheduler.devices import DeviceId
+from dracpu_sandbox.scheduler.devices import Device, DeviceId
+from dracpu_sandbox.scheduler.pools import Pool
 
-_NOTHING: Mapping[str, Fraction] = {}
+_ZERO = Fraction(0)
+
+Amounts = Mapping[str, Fraction]  # by capacity key
 
 
 class Usage:
-    """What allocations hold. `results` are those of ResourceClaims' status.allocation.devices."""
+    """What allocations hold: whole devices, or shares of devices that allow multiple allocations."""
 
     def __init__(self) -> None:
-        self.exclusive: set[DeviceId] = set()
-        self._shares: dict[DeviceId, dict[str, Fraction]] = {}
+        self._whole: set[DeviceId] = set()
+        self._shares: Counter[DeviceId] = Counter()
+        self._consumed: dict[tuple[DeviceId, str], Fraction] = {}
 
     @classmethod
     def of(cls, claims: Iterable[JsonObject]) -> Self:
-        """What all these claims hold."""
+        """What these claims hold."""
         usage = cls()
         for claim in claims:
-            usage.add(claim)
+            usage.add_claim(claim)
         return usage
 
-    def add(self, claim: JsonObject) -> None:
-        """What this claim holds is taken too."""
+    def copy(self) -> "Usage":
+        """An independent copy, for a search that changes it."""
+        made = Usage()
+        made._whole = self._whole.copy()
+        made._shares = self._shares.copy()
+        made._consumed = self._consumed.copy()
+        return made
+
+    def add_claim(self, claim: JsonObject) -> None:
+        """Adds what a claim's status.allocation names."""
         allocation = (claim.get("status") or {}).get("allocation") or {}
         for result in (allocation.get("devices") or {}).get("results") or ():
-            if not result.get("adminAccess"):  # looks at devices, holds none
-                self._hold(result)
+            amounts = {key: Quantity.parse(text).number for key, text in (result.get("consumedCapacity") or {}).items()}
+            device = result["driver"], result["pool"], result["device"]
+            self.take(device, amounts, shared="shareID" in result)
 
-    def _hold(self, result: JsonObject) -> None:
-        device = result["driver"], result["pool"], result["device"]
-        if "shareID" not in result:
-            self.exclusive.add(device)
-            return
-        shares = self._shares.setdefault(device, {})
-        for key, text in (result.get("consumedCapacity") or {}).items():
-            shares[key] = shares.get(key, Fraction(0)) + Quantity.parse(text).number
+    def take(self, device: DeviceId, amounts: Amounts, *, shared: bool) -> None:
+        """A device, or a share of it, is allocated."""
+        if shared:
+            self._change(device, amounts, 1)
+        else:
+            self._whole.add(device)
 
-    def shared(self, device: DeviceId) -> bool:
-        """Whether somebody has a share of it."""
-        return device in self._shares
+    def give_back(self, device: DeviceId, amounts: Amounts, *, shared: bool) -> None:
+        """Undoes `take`."""
+        if shared:
+            self._change(device, amounts, -1)
+        else:
+            self._whole.remove(device)
 
-    def consumed(self, device: DeviceId) -> Mapping[str, Fraction]:
-        """What all shares of it have consumed, by capacity key."""
-        return self._shares.get(device, _NOTHING)
+    def in_use(self, device: DeviceId) -> bool:
+        """Whether an allocation holds the device or a share of it."""
+        return device in self._whole or self._shares[device] > 0
+
+    def is_free(self, device: Device, amounts: Amounts) -> bool:
+        """Whether nobody holds the device; for a shareable one, whether these amounts are left."""
+        if not device.shareable:
+            return not self.in_use(device.id)
+        return device.id not in self._whole and all(
+            self._consumed.get((device.id, key), _ZERO) + amount <= device.capacity[key].value.number
+            for key, amount in amounts.items()
+        )
+
+    def _change(self, device: DeviceId, amounts: Amounts, sign: int) -> None:
+        self._shares[device] += sign
+        for key, amount in amounts.items():
+            self._consumed[device, key] = self._consumed.get((device, key), _ZERO) + sign * amount
+
+
+class Counters:
+    """What is left in the shared counters of some pools: devices that are parts of each other consume the same ones.
+
+    A device is charged once, however many shares of it are allocated.
+    """
+
+    def __init__(self, pools: Iterable[Pool], usage: Usage) -> None:
+        self._usage = usage
+        self._left: dict[tuple[str, str, str, str], Fraction] = {}  # driver, pool, counter set, counter
+        for pool in pools:
+            for (counter_set, name), value in pool.counters.items():
+                self._left[pool.driver, pool.name, counter_set, name] = value.number
+            for device in pool.devices if pool.counters else ():
+                if usage.in_use(device.id):
+                    for counter_set, name, amount in device.consumes:
+                        self._left[pool.driver, pool.name, counter_set, name] -= amount.number
+
+    def suffice(self, device: Device) -> bool:
+        """Whether enough is left for a device."""
+        return self._usage.in_use(device.id) or all(
+            self._left[device.driver, device.pool, counter_set, name] >= amount.number
+            for counter_set, name, amount in device.consumes
+        )

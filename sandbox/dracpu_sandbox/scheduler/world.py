@@ -4,25 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dracpu_sandbox.resources import JsonObject
-from dracpu_sandbox.scheduler.nodes import Room, add_pod
+from dracpu_sandbox.resources import JsonObject, Key
+from dracpu_sandbox.scheduler.nodes import Amounts, add_pod
 from dracpu_sandbox.scheduler.pools import Inventory
 from dracpu_sandbox.scheduler.requests import DeviceClass
 from dracpu_sandbox.scheduler.usage import Usage
 
-Key = tuple[str, str]  # namespace, name
-
-FINISHED = frozenset({"Succeeded", "Failed"})
-
-
-def key_of(one: JsonObject) -> Key:
-    """How an object is found."""
-    return one["metadata"].get("namespace", ""), one["metadata"]["name"]
-
 
 def is_finished(pod: JsonObject) -> bool:
     """Whether its containers have ended for good."""
-    return (pod.get("status") or {}).get("phase") in FINISHED
+    return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 
 @dataclass
@@ -37,22 +28,19 @@ class World:
 
     @cached_property
     def usage(self) -> Usage:
-        """The devices that are taken."""
+        """The devices that are allocated."""
         return Usage.of(self.claims.values())
 
     @cached_property
-    def rooms(self) -> dict[str, Room]:
-        """What pods use of their nodes."""
-        rooms: dict[str, Room] = {}
+    def used(self) -> dict[str, Amounts]:
+        """What pods use of their nodes, by node."""
+        used: dict[str, Amounts] = {}
         for pod in self.pods:
-            self._place(rooms, pod)
-        return rooms
+            node = pod["spec"].get("nodeName")
+            if node and not is_finished(pod):
+                used[node] = add_pod(used.get(node, {}), pod)
+        return used
 
-    def _place(self, rooms: dict[str, Room], pod: JsonObject) -> None:
-        node = pod["spec"].get("nodeName")
-        if node and not is_finished(pod):
-            rooms[node] = add_pod(rooms.get(node, {}), pod)
-
-    def placed(self, pod: JsonObject) -> None:
+    def placed(self, pod: JsonObject, node: str) -> None:
         """The pod has a node now."""
-        self._place(self.rooms, pod)
+        self.used[node] = add_pod(self.used.get(node, {}), pod)

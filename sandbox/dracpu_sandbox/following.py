@@ -7,8 +7,7 @@ from typing import Final
 
 from dracpu_sandbox.client import ConflictError, Event, KubeClient, Mirror
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.resources import JsonObject, Resource
-from dracpu_sandbox.scheduler.world import Key, key_of
+from dracpu_sandbox.resources import JsonObject, Key, Resource, key_of
 
 _RETRY_SECONDS: Final = 0.5
 _CONFLICT_SECONDS: Final = 0.02  # somebody else was faster: what they wrote will be here in a moment

@@ -1,0 +1,83 @@
+"""Events about pods, and conditions of pods, as scheduler, controllers and kubelets write them."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+from uuid import uuid4
+
+from dracpu_sandbox.client import KubeClient
+from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.resources import EVENTS, JsonObject
+
+_LONGEST_NOTE: Final = 1024  # the API's limit
+
+_log = logging.getLogger(__name__)
+
+
+def now() -> str:
+    """This moment, in whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition(kind: str, status: bool, reason: str = "", message: str = "") -> JsonObject:
+    """A condition of a pod that has just changed."""
+    found = {"type": kind, "status": "True" if status else "False", "lastTransitionTime": now()}
+    return found | {name: text for name, text in (("reason", reason), ("message", message)) if text}
+
+
+def has_condition(pod: JsonObject, wanted: JsonObject) -> bool:
+    """Whether the pod's status has this condition already."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    names = ("type", "status", "reason", "message")
+    return any(all(known.get(name) == wanted.get(name) for name in names) for known in conditions)
+
+
+class EventRecorder:
+    """Writes Events about pods in the background: nothing waits for an Event, and one that cannot be written is lost.
+
+    An Event that repeats the last one about its pod is left out.
+    """
+
+    def __init__(self, client: KubeClient, reporter: str, instance: str = "sandbox") -> None:
+        self._client = client
+        self._reporter = reporter
+        self._instance = instance
+        self._queue: asyncio.Queue[JsonObject] = asyncio.Queue()
+        self._last: dict[str, tuple[str, str]] = {}  # reason and note of the last one, by the pod's UID
+
+    def emit(self, pod: JsonObject, reason: str, note: str, *, action: str = "", warning: bool = False) -> None:
+        """Reports something that has happened to a pod."""
+        uid = pod["metadata"]["uid"]
+        if self._last.get(uid) != (reason, note):
+            self._last[uid] = reason, note
+            self._queue.put_nowait(self._event(pod, reason, note, action or reason, warning))
+
+    async def run(self) -> NoReturn:
+        """Writes Events until cancelled."""
+        while True:
+            event = await self._queue.get()
+            try:
+                await self._client.create(EVENTS, event)
+            except SandboxError as error:
+                _log.info("an Event is lost: %s: %s", event["note"], error)
+
+    def _event(self, pod: JsonObject, reason: str, note: str, action: str, warning: bool) -> JsonObject:
+        metadata = pod["metadata"]
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": f"{metadata['name']}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                **{name: metadata[name] for name in ("name", "namespace", "uid")},
+            },
+            "reason": reason,
+            "note": note[:_LONGEST_NOTE],
+            "type": "Warning" if warning else "Normal",
+            "action": action,
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": self._reporter,
+            "reportingInstance": self._instance,
+        }
