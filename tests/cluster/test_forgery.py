@@ -1,5 +1,9 @@
-"""Nobody gets at what is another's: not a pod that says it holds another pod's claim, and not somebody who has got hold
-of an agent's token, which is good for that agent's own node only."""
+"""A pod that names another pod's claim in its environment does not start, and an agent's token is good for that agent's
+own node only.
+
+Only real nodes show what the kubelet and containerd make of a forged environment; only a real API server with the
+chart's policy refuses a token.
+"""
 
 import json
 from collections.abc import Iterator

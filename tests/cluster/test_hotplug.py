@@ -1,4 +1,7 @@
-"""CPUs of a real kernel go offline under running containers, and come back."""
+"""CPUs go offline under running containers, and come back.
+
+Only real nodes show this: the kernel changes the cgroups of containers by itself when a CPU goes.
+"""
 
 from collections.abc import Callable, Iterator
 

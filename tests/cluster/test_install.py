@@ -1,4 +1,7 @@
-"""`helm install` is all that it takes: operator and agents run, nodes offer their CPUs, and kubectl tells so."""
+"""`helm install` is all that it takes: operator and agents run, nodes offer their CPUs, and kubectl shows it.
+
+Only real nodes show that the images start, that the chart's hooks run, and what the accounts of the chart may do.
+"""
 
 import pytest
 from harness.cluster import NODES, Cluster

@@ -1,5 +1,7 @@
 """A node with the agent offers its CPUs: the pod, the CpuNode and the slices say so, and go on saying so.
 
+Only real nodes show that the agent reads a real kernel and a real containerd from inside its pod.
+
 The node has CPUs 0-3 on NUMA node 0 and 4-7 on NUMA node 1, two threads a core. Nothing is reserved by its settings,
 so the agent withholds the lowest core.
 """

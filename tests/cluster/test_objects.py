@@ -1,4 +1,7 @@
-"""The API server takes good objects, refuses bad ones in words, and shows both kinds as a person wants to see them."""
+"""The API server accepts good objects, refuses bad ones in words, and shows both kinds with their columns.
+
+Only the installed chart shows that the CRDs which helm applies are the ones that the project describes.
+"""
 
 import json
 import re

@@ -1,4 +1,8 @@
-"""The API server or the operator is away for a while: the nodes go on by themselves, and all is right afterwards."""
+"""The API server or the operator is away for a while: the nodes go on by themselves, and all is right afterwards.
+
+Only real nodes show this: kubelet and containerd restart containers while no API server answers, and a kubelet restarts
+a killed operator.
+"""
 
 import json
 import shlex

@@ -1,4 +1,7 @@
-"""The README's quick start is a session on this cluster: each command prints what it says there."""
+"""The README's quick start is a session on this cluster: each command prints what it says there.
+
+Only a real node shows it as a reader sees it: `kubectl logs` prints what a process in the container has read.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,150 +1,97 @@
-"""Editing the CpuDriverConfig changes what a node offers, while a claim is held and without a restart of anything.
+"""A change of mode while one claim is held and another waits: no process moves, no container restarts, and a pod whose
+volume the kubelet could not mount gets the CPUs of its claim afterwards.
 
-The claim keeps its CPUs, nobody else gets them, and they come back to the published devices when it ends.
+Only real nodes show the cgroups, the agent's container, and that the kubelet mounts volumes before it prepares claims;
+only the installed chart shows that the operator's own account may write its Events.
+What is offered at which moment, and how configs follow labels or stop, the sandbox's stories prove on the real control
+plane: switch-mode-live, switch-grouping-live, waiting-claim, individual-cpus, two-configs, broken-config.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-import pytest
 from harness.cluster import Cluster
-from harness.holding import ALL, Held, hold, nothing_moved
-from harness.manifests import Object, claim, cpus, devices, pod
+from harness.holding import ALL, hold, nothing_moved
+from harness.kubectl import condition
+from harness.manifests import Object, claim, cpus, devices, on_numa_node, pod
 from harness.node import Node
 from harness.waiting import eventually
 from harness.workspace import Workspace
 
-from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.cpuset import CpuSet
 
-SECONDS = 30  # from the edit to the slices
-HALVES = (CpuSet.parse("0-3"), CpuSet.parse("4-7"))  # a NUMA node is a socket on these machines
-
-Offer = dict[str, int | None]  # device -> its CPUs, None for one that is a CPU
+VOLUME = "not-there-yet"
 
 
-def grouped_offer(name: str, allocatable: CpuSet, foreign: CpuSet) -> Offer:
-    """A device for each half, less what claims hold through devices of other names."""
-    sizes = {f"{name}{number:03d}": len(half & allocatable - foreign) for number, half in enumerate(HALVES)}
-    return {device: size for device, size in sizes.items() if size}
+def test_a_held_claim_and_one_that_waits_live_through_a_change_of_mode(editable: Cluster, workspace: Workspace) -> None:
+    node, agent, held = workspace.node, agent_container(workspace.node), hold(workspace)
+    workspace.apply(
+        claim("later", cpus(2, selector=on_numa_node(1))), blocked(pod("waiting", claims={"later": "later"}))
+    )
+    eventually(lambda: workspace.allocated_devices("later"))
+
+    editable.edit(mode="individual")
+
+    def others_are_offered() -> None:
+        item = node.cpu_node()
+        assert item["status"]["phase"] == "Draining"
+        assert item["status"]["appliedRevision"] == item["spec"]["revision"]
+        assert len(node.devices()) == len(ALL) - 4
+        assert all(name.startswith("cpudev0") for name in node.devices())
+
+    eventually(others_are_offered, within=30)
+    nothing_moved(held)
+    assert agent_container(node) == agent
+
+    workspace.apply(claim("one", devices(1)))
+    workspace.run(pod("newcomer", claims={"one": "one"}))
+    newcomer = workspace.cpus("newcomer")
+    ((_, device),) = workspace.allocated_devices("one")
+    assert newcomer == workspace.cpus_at_start("newcomer") == CpuSet([int(device.removeprefix("cpudev"))])
+    assert condition(workspace.pod("waiting"), "Ready") == "False"
+
+    unblock(workspace)
+    workspace.kubectl.wait("condition=Ready", "pod/waiting", workspace.namespace, timeout=150)
+    waited = workspace.cpus("waiting")
+    assert len(waited) == 2
+    assert waited <= CpuSet.parse("4-7") - held.cpus - newcomer
+    assert workspace.cpus_at_start("waiting") == waited == workspace.published_cpus("later")
+    assert workspace.cpus("exclusive") == held.cpus
+    assert workspace.cpus("newcomer") == newcomer
+    assert workspace.cpus("beside") == ALL - held.cpus - newcomer - waited
+
+    workspace.delete_pods("exclusive", "newcomer", "waiting")
+
+    def all_come_back() -> None:
+        node.assert_ready()
+        assert sorted(node.devices()) == [f"cpudev{cpu:03d}" for cpu in ALL]
+        assert workspace.cpus("beside") == ALL
+
+    eventually(all_come_back, within=90)
+    assert agent_container(node) == agent
 
 
-def individual_offer(allocatable: CpuSet) -> Offer:
-    """A device for each CPU."""
-    return {f"cpudev{cpu:03d}": None for cpu in allocatable}
+def test_the_operator_may_report_in_an_event_that_a_node_cannot_apply_its_settings(editable: Cluster) -> None:
+    uid = editable.config()["metadata"]["uid"]
+    editable.edit(reservedCPUs="0-1,99", rollout={"maxUnavailable": 1, "settleSeconds": 1})
 
+    def reported() -> None:
+        events = editable.kubectl.list("events", "default", "--field-selector", f"involvedObject.uid={uid}")
+        assert "NodesFailed" in [event["reason"] for event in events]
 
-def offer_of(node: Node) -> Offer:
-    """What stands in the slices for new claims."""
-    found: Offer = {}
-    for name, device in node.devices().items():
-        assert not device.get("taints"), f"{name} is closed to new claims: {device['taints']}"
-        capacity = device.get("capacity")
-        found[name] = int(capacity["dra.cpu/cpu"]["value"]) if capacity else None
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A node with a held claim, whose agent must not restart."""
-
-    cluster: Cluster
-    held: Held
-    agent: str  # the container
-
-    @property
-    def node(self) -> Node:
-        return self.held.workspace.node
-
-    def change(self, expected: Offer, **spec: Any) -> None:
-        """Edits the config, awaits the slices, and sees that nothing else happened."""
-        self.cluster.edit(**spec)
-
-        def published() -> None:
-            assert offer_of(self.node) == expected
-
-        eventually(published, within=SECONDS)
-        eventually(lambda: nothing_moved(self.held), within=10)  # the shared pod may just have got CPUs back
-        assert agent_container(self.node) == self.agent
-
-    def rest_goes_to_another(self, request: Object) -> None:
-        """All that is left goes to a second claim, and is what the first does not hold."""
-        workspace = self.held.workspace
-        workspace.apply(claim("rest", request))
-        workspace.run(pod("newcomer", claims={"rest": "rest"}))
-        assert workspace.cpus("newcomer").isdisjoint(self.held.cpus)
-        assert workspace.cpus("exclusive") == self.held.cpus
-        workspace.delete_pods("newcomer")
-        workspace.kubectl.delete("resourceclaim", "rest", namespace=workspace.namespace)
-
-
-@pytest.fixture
-def scene(editable: Cluster, workspace: Workspace) -> Scene:
-    """`editable` stands first: it is undone after the workspace has given its CPUs back."""
-    return Scene(editable, hold(workspace), agent_container(workspace.node))
+    eventually(reported, within=60)
 
 
 def agent_container(node: Node) -> str:
+    """The id of the agent's container."""
     (status,) = node.agent_pod()["status"]["containerStatuses"]
     return str(status["containerID"])
 
 
-def test_the_mode_changes_there_and_back_twice_under_a_held_claim(scene: Scene) -> None:
-    rest = ALL - scene.held.cpus
-    for first in (True, False):
-        scene.change(individual_offer(rest), mode="individual")
-        if first:
-            scene.rest_goes_to_another(devices(len(rest)))
-        scene.change(grouped_offer("cpudevnuma", ALL, EMPTY))  # the scheduler counts the held share itself
-
-    scene.change(individual_offer(rest), mode="individual")
-    scene.held.workspace.delete_pods("exclusive")
-
-    def all_come_back() -> None:
-        assert offer_of(scene.node) == individual_offer(ALL)
-        scene.node.assert_ready()
-
-    eventually(all_come_back, within=SECONDS)
+def blocked(item: Object) -> Object:
+    """A pod that cannot start: the kubelet mounts volumes before it prepares claims."""
+    item["spec"]["volumes"] = [{"name": "settings", "configMap": {"name": VOLUME}}]
+    item["spec"]["containers"][0]["volumeMounts"] = [{"name": "settings", "mountPath": "/settings"}]
+    return item
 
 
-def test_the_grouping_changes_there_and_back_twice_under_a_held_claim(scene: Scene) -> None:
-    held = scene.held.cpus
-    by_socket = grouped_offer("cpudevsocket", ALL, held)
-    for first in (True, False):
-        scene.change(by_socket, groupBy="socket")
-        if first:
-            scene.rest_goes_to_another(cpus(max(size or 0 for size in by_socket.values())))
-        scene.change(grouped_offer("cpudevnuma", ALL, EMPTY))
-    scene.change({"cpudevmachine": len(ALL - held)}, groupBy="machine")
-    scene.held.workspace.delete_pods("exclusive")
-
-    def all_come_back() -> None:
-        assert offer_of(scene.node) == {"cpudevmachine": len(ALL)}
-        scene.node.assert_ready()
-
-    eventually(all_come_back, within=SECONDS)
-
-
-@pytest.mark.parametrize("over_the_claim", [False, True], ids=["beside_the_claim", "over_the_claim"])
-def test_reserved_cpus_change_there_and_back_twice_under_a_held_claim(scene: Scene, over_the_claim: bool) -> None:
-    held = scene.held.cpus
-    more = held if over_the_claim else CpuSet([max(ALL - held)])
-    reserved = CpuSet.parse("0-1") | more
-    for _ in range(2):
-        scene.cluster.edit(reservedCPUs=str(reserved))
-        eventually(shared_is(scene, ALL - held - more), within=SECONDS)
-        assert offer_of(scene.node) == grouped_offer("cpudevnuma", ALL - more, EMPTY)
-        assert scene.held.workspace.cpus("exclusive") == held
-        scene.change(grouped_offer("cpudevnuma", ALL, EMPTY))
-    assert agent_container(scene.node) == scene.agent
-
-
-def shared_is(scene: Scene, expected: CpuSet) -> Callable[[], None]:
-    """The pod without a claim runs there, and the slices have followed."""
-
-    def moved() -> None:
-        assert scene.held.workspace.cpus("beside") == expected
-        assert scene.node.cpu_node()["status"]["appliedRevision"] == scene.node.cpu_node()["spec"]["revision"]
-        scene.node.assert_ready()
-
-    return moved
+def unblock(workspace: Workspace) -> None:
+    """Makes the volume for which the pod waits."""
+    workspace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VOLUME}, "data": {"key": "value"}})

@@ -1,4 +1,8 @@
-"""Agent, runtime, kubelet and the node may end at any time: claims keep their CPUs, and the pool is right again."""
+"""Agent, runtime, kubelet and the node may end at any time: claims keep their CPUs, and the pool is right again.
+
+Only real nodes show this: the kubelet restarts the agent's container, containers outlive containerd and the kubelet,
+and the kernel starts again.
+"""
 
 import pytest
 from harness.holding import ALL, Held, agent_restarted, claims_come_and_go, given_back, hold, nothing_moved

@@ -1,6 +1,9 @@
 """helm upgrades and uninstalls the chart under pods that run and claims that are held: nothing that runs notices, and
 what was there before is taken up again.
 
+Only real nodes show this: helm runs the chart's hooks as pods, and the DaemonSet replaces agents under running
+containers.
+
 These tests take the chart away; when they are through, it stands as they found it.
 """
 

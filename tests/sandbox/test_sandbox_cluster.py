@@ -15,7 +15,6 @@ from dracpu_sandbox.install import DEFAULT_CONFIG
 from dracpu_sandbox.machines.presets import LAB, TINY
 from dracpu_sandbox.operating import OperatorThread
 from dracpu_sandbox.resources import CLAIMS, CONFIGS, CPU_NODES, PODS
-from dracpu_sandbox.stories import manifests
 from dracpu_sandbox.stories.telling import Story
 
 
@@ -88,24 +87,6 @@ async def test_somebody_who_deletes_an_agents_pod_harms_nobody(cluster: Sandbox,
     await story.until_running("web")
 
 
-async def test_pods_that_share_a_claim_share_its_cpus(cluster: Sandbox, story: Story) -> None:
-    claim = {
-        "apiVersion": CLAIMS.api_version,
-        "kind": CLAIMS.kind,
-        "metadata": {"name": "shared", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "cpus", "exactly": manifests.cpus(2)}]}},
-    }
-    await cluster.client.create(CLAIMS, claim)
-    for name in ("one", "two"):
-        pod = manifests.pod(name, template="-")
-        pod["spec"]["resourceClaims"] = [{"name": "cpus", "resourceClaimName": "shared"}]
-        await cluster.client.create(PODS, pod)
-    await story.until_running("one", "two")
-    assert story.cpus("one") == story.cpus("two") == CpuSet.parse("2-3")
-    await story.delete("one")
-    assert story.cpus("two") == CpuSet.parse("2-3")
-
-
 async def test_a_restarted_kubelet_and_runtime_change_nothing(story: Story) -> None:
     node = story.node("node-1")
     await story.pod("web", cpus=2)
@@ -116,13 +97,6 @@ async def test_a_restarted_kubelet_and_runtime_change_nothing(story: Story) -> N
     await story.until_running("db")
     assert story.cpus("web") == CpuSet.parse("2-3")
     await story.until_exclusive()
-
-
-async def test_reserved_cpus_are_nobodys(story: Story) -> None:
-    await story.configure(reservedCPUs="0-1,6-7")
-    await story.pod("plain")
-    await story.until_running("plain")
-    assert story.cpus("plain") == CpuSet.parse("2-5")
 
 
 async def test_a_config_that_cannot_be_right_is_refused(cluster: Sandbox) -> None:

@@ -66,7 +66,7 @@ def test_the_number_of_nodes_is_the_storys_unless_it_says_otherwise() -> None:
 
 
 def test_an_unknown_name_names_the_known_ones() -> None:
-    with pytest.raises(shelf.ScenarioError, match='no story "quick"; there are: quickstart, switch-mode-live'):
+    with pytest.raises(shelf.ScenarioError, match='no story "quick"; there are: quickstart, exhausted'):
         shelf.find("quick")
 
 

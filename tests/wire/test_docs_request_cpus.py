@@ -13,7 +13,6 @@ from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import EPYC
 from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, PODS
-from dracpu_sandbox.stories import manifests
 from dracpu_sandbox.stories.telling import Story
 
 PAGE: Final = Path(__file__).parents[2] / "docs/user/request-cpus.md"
@@ -67,9 +66,7 @@ async def test_a_manifest_of_the_page_gets_what_the_page_promises(name: str, clu
         one["metadata"].setdefault("namespace", "default")
         await cluster.client.create(PLURALS[one["kind"]], one)
     if objects[-1]["kind"] == CLAIMS.kind:
-        pod = manifests.pod(name, template="-")
-        pod["spec"]["resourceClaims"] = [{"name": "cpus", "resourceClaimName": name}]
-        await cluster.client.create(PODS, pod)
+        await story.pod_of(name, {"main": [name]})
     await story.until_running(name)
     containers = (await cluster.client.get(PODS, name, "default"))["spec"]["containers"]
     given = {one["name"]: story.cpus(name, one["name"]) for one in containers}

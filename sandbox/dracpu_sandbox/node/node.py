@@ -80,6 +80,7 @@ class SimulatedNode:
         self._context: contextvars.Context | None = None  # whose logs these are, whoever restarts a part of it
         self._kubelet_task: asyncio.Task[None] | None = None
         self._agent_task: asyncio.Task[None] | None = None
+        self.agent_starts = 0  # how often the agent was started
         self._up = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
@@ -167,9 +168,17 @@ class SimulatedNode:
         self._runtime.look_at_cpus()
         self._host.read_machine_again()
 
+    async def kill_container(self, namespace: str, pod: str, container: str) -> None:
+        """SIGKILL to a container, which the kubelet starts again; raises NoContainerError."""
+        await self._runtime.stop_container(self._container(namespace, pod, container))
+
     def cpuset_of(self, namespace: str, pod: str, container: str) -> str:
         """Where a container may run; raises NoContainerError."""
         return str(self._runtime.cpus_of(self._container(namespace, pod, container)))
+
+    def environment_of(self, namespace: str, pod: str, container: str) -> dict[str, str]:
+        """A container's variables, those of CDI devices included; raises NoContainerError."""
+        return self._runtime.environment_of(self._container(namespace, pod, container))
 
     def logs(self, namespace: str, pod: str, container: str) -> str:
         """What a container has written; raises NoContainerError."""
@@ -255,6 +264,7 @@ class SimulatedNode:
     async def _supervise_agent(self) -> None:
         self._host.brutal = False
         while True:
+            self.agent_starts += 1
             try:
                 await self._host.serve()
             except AgentEndedError as error:

@@ -15,7 +15,7 @@ from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
 from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugins import KubeletError
 from dracpu_sandbox.node.pod_status import Seen, runs_of, status_of
-from dracpu_sandbox.node.pods import ContainerSpec, Pod, Run, due, phase_of, restart_delay
+from dracpu_sandbox.node.pods import HOLD_ANNOTATION, ContainerSpec, Pod, Run, due, phase_of, restart_delay
 from dracpu_sandbox.node.runtime import KILLED, RuntimeDownError, SimulatedRuntime
 from dracpu_sandbox.resources import CLAIMS, PODS, JsonObject
 
@@ -161,6 +161,8 @@ class PodWorker:
         return [name for name in due(self._pod, self._runs) if name not in self._crashed_until]
 
     async def _make_sandbox(self) -> None:
+        if self._pod.is_held:  # kubelet: volumes are mounted before claims are prepared
+            raise PodTroubleError(f"the pod is held by its annotation {HOLD_ANNOTATION}")
         try:
             await self._claims.prepare(self._pod.uid, await self._find_claims())
         except KubeletError as error:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from dracpu_sandbox.node.programs import Program, program_of
 from dracpu_sandbox.resources import MIRROR_ANNOTATION, JsonObject
 
+HOLD_ANNOTATION: Final = "sandbox.dra.cpu/hold"  # a pod that bears it is not started yet
 EXTENDED: Final = "extended-resources"  # what we call the claim that a pod's extended resources have become
 
 Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
@@ -52,6 +53,11 @@ class Pod:
     def deleted(self) -> bool:
         """Whether it is to end."""
         return bool(self.object["metadata"].get("deletionTimestamp"))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is not to be started yet, as while a volume of it is not mounted."""
+        return HOLD_ANNOTATION in (self.object["metadata"].get("annotations") or {})
 
     @property
     def is_mirror(self) -> bool:

@@ -196,6 +196,10 @@ class SimulatedRuntime:
         """The CPUs that a container may run on."""
         return effective_cpus(self.nri.cpuset_of(container_id), self._online())
 
+    def environment_of(self, container_id: str) -> dict[str, str]:
+        """The variables of a container."""
+        return dict(entry.split("=", 1) for entry in self.nri.containers[container_id].env)
+
     def log_of(self, container_id: str) -> str:
         """What a container has written."""
         return "".join(self._processes[container_id].log)

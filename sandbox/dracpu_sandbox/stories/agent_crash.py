@@ -15,9 +15,9 @@ async def play(story: Story) -> None:
     await story.crash_agent(node)
     await story.pod("meanwhile", cpus=2)
     await story.until_waiting("meanwhile", because="FailedPrepareDynamicResources")
-    story.expects("before has the CPUs that it had", story.cpus("before") == held, story.cpus("before"))
+    story.expects_cpus("before", held)
 
     await story.start_agent(node)
     await story.until_running("meanwhile")
-    story.expects("before has them still", story.cpus("before") == held, story.cpus("before"))
+    story.expects_cpus("before", held)
     await story.until_exclusive()

@@ -20,4 +20,4 @@ async def play(story: Story) -> None:
 
 async def _one_each(story: Story) -> bool:
     offered = [await story.devices(node) for node in story.nodes]
-    return all(devices == ["cpudevmachine"] for devices in offered)
+    return all(list(devices) == ["cpudevmachine"] for devices in offered)

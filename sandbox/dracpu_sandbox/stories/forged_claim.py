@@ -16,7 +16,7 @@ async def play(story: Story) -> None:
     forged = {f"{CDI_ENV_PREFIX}{claim['metadata']['uid']}": str(held)}
     await story.pod("forger", node=node, environment=forged)
     await story.until_waiting("forger", because=CDI_ENV_PREFIX)
-    story.expects("victim has the CPUs that it had", story.cpus("victim") == held, story.cpus("victim"))
+    story.expects_cpus("victim", held)
 
     await story.pod("honest", node=node)
     await story.until_running("honest")

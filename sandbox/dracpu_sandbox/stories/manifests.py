@@ -1,16 +1,20 @@
 """The objects that stories make."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import CAPACITY_CPU, DRIVER
-from dracpu_sandbox.resources import CLAIM_TEMPLATES, JsonObject
+from dracpu_sandbox.node.pods import HOLD_ANNOTATION
+from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, CONFIGS, JsonObject
 
 NAMESPACE: Final = "default"
 CONTAINER: Final = "main"
 
 _CLAIM: Final = "cpus"
 _IMAGE: Final = "busybox:1.37"
+
+Containers = Mapping[str, Sequence[str]]  # by name, what each uses: "claim", or "claim/request"
 
 
 def cpus(amount: int) -> JsonObject:
@@ -23,26 +27,94 @@ def devices(count: int) -> JsonObject:
     return {"deviceClassName": DRIVER, "count": count}
 
 
+def on_numa_node(number: int) -> JsonObject:
+    """The part of a request that selects the devices of a NUMA node."""
+    expression = f'device.attributes["resource.kubernetes.io"].numaNode == {number}'
+    return {"selectors": [{"cel": {"expression": expression}}]}
+
+
+def claim_spec(requests: Mapping[str, JsonObject]) -> JsonObject:
+    """The spec of a claim with these requests."""
+    return {"devices": {"requests": [{"name": name, "exactly": request} for name, request in requests.items()]}}
+
+
+def claim(name: str, requests: Mapping[str, JsonObject]) -> JsonObject:
+    """A claim that pods can share."""
+    return {
+        "apiVersion": CLAIMS.api_version,
+        "kind": CLAIMS.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": claim_spec(requests),
+    }
+
+
 def claim_template(name: str, request: JsonObject) -> JsonObject:
     """A template for claims with one request."""
-    wanted = {"requests": [{"name": _CLAIM, "exactly": request}]}
     return {
         "apiVersion": CLAIM_TEMPLATES.api_version,
         "kind": CLAIM_TEMPLATES.kind,
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"spec": {"devices": wanted}},
+        "spec": {"spec": claim_spec({_CLAIM: request})},
     }
 
 
-def pod(name: str, *, template: str = "", node: str = "", environment: Mapping[str, str] | None = None) -> JsonObject:
-    """A pod of one container that runs for ever; with a template its container uses a claim made from it."""
-    container: JsonObject = {"name": CONTAINER, "image": _IMAGE, "command": ["sleep", "infinity"]}
-    spec: JsonObject = {"containers": [container], "terminationGracePeriodSeconds": 0}
+def config(name: str, selected: Mapping[str, str], spec: Mapping[str, Any]) -> JsonObject:
+    """A CpuDriverConfig for the nodes with these labels, which wins over the default one."""
+    return {
+        "apiVersion": CONFIGS.api_version,
+        "kind": CONFIGS.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "nodeSelector": {"matchLabels": dict(selected)},
+            "priority": 10,
+            "rollout": {"settleSeconds": 1},
+            **spec,
+        },
+    }
+
+
+def pod(
+    name: str,
+    containers: Containers,
+    *,
+    init: Containers | None = None,
+    template: str = "",
+    node: str = "",
+    environment: Mapping[str, str] | None = None,
+    held: bool = False,
+) -> JsonObject:
+    """A pod whose containers run for ever, and whose init containers end at once.
+
+    With a template every container uses a claim made from it. A pod that is held is not started by its kubelet.
+    """
+    used = {
+        reference.partition("/")[0] for uses in [*containers.values(), *(init or {}).values()] for reference in uses
+    }
+    entries = [{"name": claim, "resourceClaimName": claim} for claim in sorted(used)]
     if template:
-        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": template}]
-        container["resources"] = {"claims": [{"name": _CLAIM}]}
-    if environment:
-        container["env"] = [{"name": key, "value": value} for key, value in environment.items()]
+        entries = [{"name": _CLAIM, "resourceClaimTemplateName": template}]
+        containers = {container: [_CLAIM] for container in containers}
+    spec: JsonObject = {
+        "containers": [_container(item, uses, ["sleep", "infinity"]) for item, uses in containers.items()],
+        "initContainers": [_container(item, uses, ["true"]) for item, uses in (init or {}).items()],
+        "resourceClaims": entries,
+        "terminationGracePeriodSeconds": 0,
+    }
+    for container in spec["containers"]:
+        container["env"] = [{"name": key, "value": value} for key, value in (environment or {}).items()]
     if node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+    metadata: JsonObject = {"name": name, "namespace": NAMESPACE}
+    if held:
+        metadata["annotations"] = {HOLD_ANNOTATION: ""}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _container(name: str, uses: Sequence[str], command: list[str]) -> JsonObject:
+    references = [dict(zip(("name", "request"), reference.split("/"), strict=False)) for reference in uses]
+    return {"name": name, "image": _IMAGE, "command": command, "resources": {"claims": references}}
+
+
+def single_devices(cpus: CpuSet) -> dict[str, int]:
+    """The devices of these CPUs in individual mode, each with its number of CPUs."""
+    return {f"cpudev{cpu:03d}": 1 for cpu in cpus}

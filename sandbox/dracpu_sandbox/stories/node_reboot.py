@@ -15,6 +15,6 @@ async def play(story: Story) -> None:
 
     await story.reboot(node)
     await story.until_running("one", "two", "other")
-    story.expects("one has the CPUs that it had", story.cpus("one") == one, story.cpus("one"))
-    story.expects("two has the CPUs that it had", story.cpus("two") == two, story.cpus("two"))
+    story.expects_cpus("one", one)
+    story.expects_cpus("two", two)
     await story.until_exclusive()

@@ -1,4 +1,4 @@
-"""Pods ask for CPUs and get their own; whoever does not ask is kept off them."""
+"""Pods ask for CPUs and get their own; pods that do not ask are kept off them."""
 
 from dracpu_sandbox.stories.telling import Story
 

@@ -1,15 +1,32 @@
-"""What a person would find out about a pod that does not run."""
+"""What a person would find out with kubectl: why a pod does not run, what a node offers."""
 
 from typing import Final
 
+from dracpu_api.names import CAPACITY_CPU
 from dracpu_sandbox.client import KubeClient
-from dracpu_sandbox.resources import EVENTS, JsonObject
+from dracpu_sandbox.resources import EVENTS, SLICES, JsonObject
 
-_WORTHLESS: Final = ("ContainerCreating", "PodInitializing")  # reasons of waiting that do not say why
+_NO_REASON: Final = ("ContainerCreating", "PodInitializing")  # waiting for these does not say why
+
+
+def conditions_of(item: JsonObject | None) -> dict[str, JsonObject]:
+    """The conditions in an object's status, by type."""
+    return {found["type"]: found for found in ((item or {}).get("status") or {}).get("conditions") or ()}
+
+
+async def devices_of(client: KubeClient, node: str) -> dict[str, int]:
+    """The devices that a node offers to new claims, each with its number of CPUs."""
+    slices = await client.list(SLICES, fields=f"spec.nodeName={node}")
+    found = [device for item in slices for device in item["spec"].get("devices") or () if not device.get("taints")]
+    return {device["name"]: _cpus(device) for device in sorted(found, key=lambda device: str(device["name"]))}
+
+
+def _cpus(device: JsonObject) -> int:
+    return int(device["capacity"][CAPACITY_CPU]["value"]) if device.get("capacity") else 1
 
 
 async def pod_seen(client: KubeClient, pod: JsonObject | None, name: str) -> str:
-    """Why it waits: in the scheduler's words, in those about its container, or in its last Event's."""
+    """Why a pod waits: as its condition says, or its container's status, or its last Event."""
     if pod is None:
         return f"there is no pod {name}"
     said = _scheduling(pod) or _waiting(pod) or await _last_event(client, pod)
@@ -17,17 +34,14 @@ async def pod_seen(client: KubeClient, pod: JsonObject | None, name: str) -> str
 
 
 def _scheduling(pod: JsonObject) -> str:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return next(
-        (one.get("message") or "" for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"),
-        "",
-    )
+    scheduled = conditions_of(pod).get("PodScheduled", {})
+    return scheduled.get("message") or "" if scheduled.get("status") == "False" else ""
 
 
 def _waiting(pod: JsonObject) -> str:
-    for one in (pod.get("status") or {}).get("containerStatuses") or ():
-        waiting = (one.get("state") or {}).get("waiting")
-        if waiting and waiting.get("reason") not in _WORTHLESS:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting and waiting.get("reason") not in _NO_REASON:
             return f"{waiting.get('reason')}: {waiting.get('message', '')}"
     return ""
 
@@ -35,11 +49,11 @@ def _waiting(pod: JsonObject) -> str:
 async def _last_event(client: KubeClient, pod: JsonObject) -> str:
     listed = await client.list(EVENTS, pod["metadata"]["namespace"])
     about = [
-        one
-        for one in listed
-        if (one.get("regarding") or {}).get("uid") == pod["metadata"]["uid"] and one.get("type") == "Warning"
+        event
+        for event in listed
+        if (event.get("regarding") or {}).get("uid") == pod["metadata"]["uid"] and event.get("type") == "Warning"
     ]
     if not about:
         return ""
-    last = max(about, key=lambda one: int(one["metadata"]["resourceVersion"]))
+    last = max(about, key=lambda event: int(event["metadata"]["resourceVersion"]))
     return f"{last.get('reason')}: {last.get('note', '')}"

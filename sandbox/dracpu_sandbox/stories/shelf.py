@@ -16,7 +16,9 @@ from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.exported import find_machine
 
 NAMES: Final = (
-    "quickstart", "switch-mode-live", "agent-crash", "node-reboot", "forged-claim", "exhausted", "l3cache", "fleet",
+    "quickstart", "exhausted", "claim-shapes", "individual-cpus", "l3cache", "forged-claim",
+    "switch-mode-live", "switch-grouping-live", "waiting-claim", "two-configs", "broken-config",
+    "agent-crash", "node-reboot", "fleet",
 )  # fmt: skip
 
 _FOLDER: Final = Path(__file__).parent

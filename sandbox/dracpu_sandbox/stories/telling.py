@@ -1,6 +1,6 @@
 """The words of a story: what can be done in a cluster, and what can be expected of it.
 
-Each word tells what it does while it happens. What does not come as expected ends the story: it says what was
+Each word reports what it does while it happens. What does not come as expected ends the story: its error says what was
 expected, and what was seen instead.
 """
 
@@ -17,18 +17,11 @@ from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.node.kubelet import NoContainerError
 from dracpu_sandbox.node.node import SimulatedNode
-from dracpu_sandbox.resources import (
-    CLAIM_TEMPLATES,
-    CLAIMS,
-    CONFIGS,
-    CPU_NODES,
-    PODS,
-    SLICES,
-    JsonObject,
-)
+from dracpu_sandbox.node.pods import HOLD_ANNOTATION
+from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, CONFIGS, CPU_NODES, NODES, PODS, JsonObject
 from dracpu_sandbox.stories import manifests
-from dracpu_sandbox.stories.manifests import NAMESPACE
-from dracpu_sandbox.stories.seeing import pod_seen
+from dracpu_sandbox.stories.manifests import CONTAINER, NAMESPACE, Containers
+from dracpu_sandbox.stories.seeing import conditions_of, devices_of, pod_seen
 from dracpu_sandbox.waiting import mirrored
 
 CONFIG: Final = "default"
@@ -36,7 +29,9 @@ CONFIG: Final = "default"
 _PATIENCE: Final = 30.0  # seconds for anything to happen
 _LONGEST_QUOTE: Final = 160  # characters
 _NAMED: Final = 8  # pods, each in a line of its own; more of them are counted
-_LOOK_SECONDS: Final = 0.05  # what no API object tells, such as a container's CPUs, is looked at so often
+_LOOK_SECONDS: Final = 0.05  # what no API object shows, such as a container's CPUs, is looked at so often
+
+Condition = Callable[[], bool | Awaitable[bool]]
 
 
 class UnexpectedError(SandboxError):
@@ -70,14 +65,14 @@ class Story:
         self._pods = pods
         self._cpu_nodes = nodes
         self._patience = patience
-        self._claiming: set[str] = set()  # pods that have claims
+        self._templates: set[str] = set()  # pods that have a claim of their own
 
     @property
     def client(self) -> KubeClient:
         """For what there is no word for."""
         return self._sandbox.client
 
-    # pods
+    # pods and claims
 
     async def pod(
         self,
@@ -85,23 +80,49 @@ class Story:
         cpus: int = 0,
         *,
         devices: int = 0,
+        numa_node: int | None = None,
         node: str = "",
         environment: Mapping[str, str] | None = None,
+        held: bool = False,
     ) -> None:
-        """Makes a pod that asks for CPUs of one device, or for devices; without either it has no claim."""
-        self.tell(f"pod {name} {_asks(cpus, devices)}{f', on {node}' if node else ''}")
-        await self._make_pod(name, _request(cpus, devices), node, environment)
+        """Makes a pod that asks for CPUs of one device, or for devices; without either it has no claim.
+
+        A pod that is held is not started by its kubelet, as if it waited for a volume, until `let_go`.
+        """
+        self.tell(f"pod {name} {_asks(cpus, devices, numa_node)}{f', on {node}' if node else ''}")
+        template = await self._template(name, _request(cpus, devices, numa_node))
+        made = manifests.pod(name, {CONTAINER: []}, template=template, node=node, environment=environment, held=held)
+        await self.client.create(PODS, made)
 
     async def pods(self, number: int, cpus: int) -> list[str]:
         """Makes many pods that ask for the same; returns their names."""
         self.tell(f"{number} pods ask for {cpus} CPUs each")
         names = [f"pod-{count + 1}" for count in range(number)]
         for name in names:
-            await self._make_pod(name, _request(cpus))
+            template = await self._template(name, manifests.cpus(cpus))
+            await self.client.create(PODS, manifests.pod(name, {CONTAINER: []}, template=template))
         return names
 
+    async def claim(self, name: str, **requests: int) -> None:
+        """Makes a claim that pods can share; each request asks for a number of CPUs."""
+        asked = ", ".join(f"{cpus} CPUs as {request}" for request, cpus in requests.items())
+        self.tell(f"claim {name} asks for {asked}")
+        made = manifests.claim(name, {request: manifests.cpus(cpus) for request, cpus in requests.items()})
+        await self.client.create(CLAIMS, made)
+
+    async def pod_of(self, name: str, containers: Containers, init: Containers | None = None) -> None:
+        """Makes a pod whose containers, by name, use claims: "claim", or "claim/request" for a part of one."""
+        uses = [f"{container} uses {' and '.join(used) or 'no claim'}" for container, used in containers.items()]
+        self.tell(f"pod {name}: {', '.join(uses)}")
+        await self.client.create(PODS, manifests.pod(name, containers, init=init))
+
+    async def let_go(self, name: str) -> None:
+        """Lets the kubelet start a pod that was held."""
+        self.tell(f"pod {name} is no longer held")
+        await self.client.patch(PODS, name, {"metadata": {"annotations": {HOLD_ANNOTATION: None}}}, NAMESPACE)
+
     async def until_running(self, *names: str) -> None:
-        """Waits until the pods run, and tells where."""
+        """Waits until the pods run, and reports where."""
         for name in names:
             await self._until(f"pod {name} runs", partial(self._runs, name), partial(self._seen, name))
             if len(names) <= _NAMED:
@@ -111,19 +132,31 @@ class Story:
 
     async def until_waiting(self, name: str, because: str) -> None:
         """Waits until the pod is kept waiting, for a reason that has these words in it."""
-        expected = f"pod {name} waits, because: {because}"
-        await self._until(expected, partial(self._waits, name, because), partial(self._seen, name))
+
+        async def waits() -> bool:
+            return not self._runs(name) and because in await self._seen(name)
+
+        await self._until(f"pod {name} waits, because: {because}", waits, partial(self._seen, name))
         self.tell(f"{name} waits: {textwrap.shorten(await self._seen(name), _LONGEST_QUOTE)}")
 
+    async def until_allocated(self, name: str) -> None:
+        """Waits until the scheduler has given devices to a pod's claim."""
+
+        async def allocated() -> bool:
+            made = ((self._pods.get(name, NAMESPACE) or {}).get("status") or {}).get("resourceClaimStatuses")
+            return bool(made) and "allocation" in ((await self.claim_of(name)).get("status") or {})
+
+        await self.until(f"the claim of {name} has its devices", allocated, partial(self._seen, name))
+
     async def delete(self, name: str) -> None:
-        """Deletes a pod, and waits until it and its claim are gone."""
+        """Deletes a pod, and waits until it and a claim of its own are gone."""
         self.tell(f"pod {name} is deleted")
         await self.client.delete(PODS, name, NAMESPACE)
         await self._until(
             f"pod {name} is gone", lambda: self._pods.get(name, NAMESPACE) is None, partial(self._seen, name)
         )
-        if name in self._claiming:
-            self._claiming.discard(name)
+        if name in self._templates:
+            self._templates.discard(name)
             await self.client.delete(CLAIM_TEMPLATES, name, NAMESPACE)
             await self._until(f"the claim of {name} is gone", partial(self._has_no_claim, name))
 
@@ -135,12 +168,17 @@ class Story:
     def cpus(self, name: str, container: str = "") -> CpuSet:
         """The CPUs on which a pod's containers, or one of them, may run at this moment, as their runtime has it."""
         spec = (self._pods.get(name, NAMESPACE) or {}).get("spec") or {}
-        containers = [container] if container else [one["name"] for one in spec.get("containers") or ()]
+        containers = [container] if container else [item["name"] for item in spec.get("containers") or ()]
         node = self.node(self.node_of(name))
-        return union(CpuSet.parse(node.cpuset_of(NAMESPACE, name, one)) for one in containers)
+        return union(CpuSet.parse(node.cpuset_of(NAMESPACE, name, item)) for item in containers)
+
+    def cpus_at_start(self, name: str, container: str) -> CpuSet:
+        """The CPUs that a container had when it began, as its log has it."""
+        log = self.node(self.node_of(name)).logs(NAMESPACE, name, container)
+        return CpuSet.parse(log.splitlines()[0].partition(":")[2])
 
     async def claim_of(self, name: str) -> JsonObject:
-        """A pod's claim."""
+        """The claim that was made for a pod."""
         statuses = ((self._pods.get(name, NAMESPACE) or {}).get("status") or {}).get("resourceClaimStatuses")
         if not statuses:
             raise UnexpectedError(f"pod {name} has a claim", await self._seen(name))
@@ -167,37 +205,76 @@ class Story:
         self.tell(f"{node} reboots")
         await self.node(node).reboot()
 
+    async def crash_container(self, name: str, container: str) -> None:
+        """Kills a pod's container, and waits until its kubelet has started it again."""
+        self.tell(f"container {container} of {name} is killed")
+        before = self._restarts(name, container)
+        await self.node(self.node_of(name)).kill_container(NAMESPACE, name, container)
+        await self.until(
+            f"{_place(name, container)} runs again",
+            lambda: self._restarts(name, container) > before and self._runs(name),
+            partial(self._seen, name),
+        )
+
+    async def label(self, node: str, **labels: str) -> None:
+        """Labels a node."""
+        self.tell(f"{node} is labelled {', '.join(f'{key}={value}' for key, value in labels.items())}")
+        await self.client.patch(NODES, node, {"metadata": {"labels": labels}})
+
     # settings and devices
 
-    async def configure(self, **spec: Any) -> None:
-        """Edits the CpuDriverConfig, and waits until all nodes have applied it."""
-        words = ", ".join(f"{key}: {value}" for key, value in spec.items())
-        self.tell(f"the config is edited: {words}")
+    async def add_config(self, name: str, selected: Mapping[str, str], **spec: Any) -> None:
+        """Makes a CpuDriverConfig for the nodes with these labels, which wins over the default one."""
+        self.tell(f"config {name} is for nodes with {_words(selected)}, and says {_words(spec)}")
+        await self.client.create(CONFIGS, manifests.config(name, selected, spec))
+
+    async def edit(self, **spec: Any) -> int:
+        """Edits the default CpuDriverConfig, and waits for nothing; returns its generation."""
+        self.tell(f"the config is edited: {_words(spec)}")
         edited = await self.client.patch(CONFIGS, CONFIG, {"spec": spec})
-        generation = edited["metadata"]["generation"]
-        await self._until("every node applies the edited config", partial(self._applied, generation), self._config_seen)
+        return int(edited["metadata"]["generation"])
+
+    async def configure(self, **spec: Any) -> None:
+        """Edits the default CpuDriverConfig, and waits until all its nodes have applied it."""
+        applied = partial(self._applied, await self.edit(**spec))
+        await self._until("every node applies the edited config", applied, self._config_seen)
         self.tell("all nodes have applied it")
 
-    async def devices(self, node: str) -> list[str]:
-        """The names of the devices that a node offers."""
-        slices = await self.client.list(SLICES, fields=f"spec.nodeName={node}")
-        return sorted(device["name"] for one in slices for device in one["spec"].get("devices") or ())
+    async def until_config_says(self, words: str) -> None:
+        """Waits until the conditions of the default CpuDriverConfig have these words in them."""
 
-    async def until_devices(self, node: str, expected: str, condition: Callable[[list[str]], bool]) -> None:
-        """Waits until a node's devices are as expected."""
+        async def said() -> bool:
+            return words in await self._config_seen()
 
-        async def fits() -> bool:
-            return condition(await self.devices(node))
+        await self._until(f"the config says: {words}", said, self._config_seen)
+        self.tell(f"the config says: {words}")
+
+    async def devices(self, node: str) -> dict[str, int]:
+        """The devices that a node offers to new claims, each with its number of CPUs."""
+        return await devices_of(self.client, node)
+
+    async def until_devices(self, node: str, expected: Mapping[str, int]) -> None:
+        """Waits until a node offers exactly these devices with these numbers of CPUs."""
+
+        async def offered() -> bool:
+            return await self.devices(node) == expected
 
         async def seen() -> str:
-            return ", ".join(await self.devices(node)) or "no device"
+            return _offer(await self.devices(node))
 
-        await self._until(expected, fits, seen)
-        self.tell(f"{node} offers {await seen()}")
+        await self._until(f"{node} offers {_offer(expected)}", offered, seen)
+        self.tell(f"{node} offers {_offer(expected)}")
 
-    async def until_ready(self) -> None:
-        """Waits until every node offers its CPUs and has nothing left of former devices."""
-        await self._until("every node is Ready", lambda: not self._unready(), lambda: ", ".join(self._unready()))
+    async def until_phase(self, phase: str, *nodes: str) -> None:
+        """Waits until nodes, or without names all nodes, have this phase."""
+
+        def others() -> list[str]:
+            phases = {name: self._phase(name) for name in nodes or self.nodes}
+            return [f"{name}: {found}" for name, found in phases.items() if found != phase]
+
+        named = ", ".join(nodes) or "every node"
+        await self._until(f"{named}: {phase}", lambda: not others(), lambda: ", ".join(others()))
+        self.tell(f"{named}: {phase}")
 
     # expectations
 
@@ -207,32 +284,36 @@ class Story:
             raise UnexpectedError(what, str(seen) or "it is not so")
         self.tell(f"as expected, {what}")
 
-    async def until_exclusive(self) -> None:
-        """Waits until no CPU of a claim is another's: neither another claim's, nor that of a container without one."""
-        await self._until("CPUs of claims are nobody else's", lambda: not self._overlaps(), self._overlaps)
-        self.tell("as expected, CPUs of claims are nobody else's")
+    def expects_cpus(self, name: str, cpus: CpuSet, container: str = "") -> None:
+        """Ends the story here when a pod, or one of its containers, does not run on these CPUs."""
+        found = self.cpus(name, container)
+        self.expects(f"{_place(name, container)} runs on CPUs {cpus}", found == cpus, found)
 
-    async def until(
-        self, what: str, condition: Callable[[], bool | Awaitable[bool]], seen: Callable[[], object] | None = None
-    ) -> None:
+    async def until_cpus(self, name: str, cpus: CpuSet, container: str = "") -> None:
+        """Waits until a pod, or one of its containers, runs on these CPUs."""
+        expected = f"{_place(name, container)} runs on CPUs {cpus}"
+        await self.until(expected, lambda: self.cpus(name, container) == cpus, lambda: self.cpus(name, container))
+
+    async def until_exclusive(self) -> None:
+        """Waits until no CPU of a pod's own claim is used by another pod."""
+        await self.until("CPUs of claims are nobody else's", lambda: not self._overlaps(), self._overlaps)
+
+    async def until(self, what: str, condition: Condition, seen: Callable[[], object] | None = None) -> None:
         """Waits until something is true."""
         await self._until(what, condition, seen)
         self.tell(f"as expected, {what}")
 
     # what the words are made of
 
-    async def _make_pod(
-        self, name: str, request: JsonObject | None, node: str = "", environment: Mapping[str, str] | None = None
-    ) -> None:
-        if request is not None:
-            self._claiming.add(name)
-            await self.client.create(CLAIM_TEMPLATES, manifests.claim_template(name, request))
-        template = name if request is not None else ""
-        await self.client.create(PODS, manifests.pod(name, template=template, node=node, environment=environment))
+    async def _template(self, name: str, request: JsonObject | None) -> str:
+        """Makes a template for a pod's own claim; "" when the pod has none."""
+        if request is None:
+            return ""
+        self._templates.add(name)
+        await self.client.create(CLAIM_TEMPLATES, manifests.claim_template(name, request))
+        return name
 
-    async def _until(
-        self, what: str, condition: Callable[[], bool | Awaitable[bool]], seen: Callable[[], object] | None = None
-    ) -> None:
+    async def _until(self, what: str, condition: Condition, seen: Callable[[], object] | None = None) -> None:
         try:
             async with asyncio.timeout(self._patience):
                 while True:
@@ -244,9 +325,8 @@ class Story:
             raise UnexpectedError(what, f"{last or 'it is not so'}, after {self._patience:.0f} s") from error
 
     def _runs(self, name: str) -> bool:
-        pod = self._pods.get(name, NAMESPACE)
-        conditions = (pod or {}).get("status", {}).get("conditions") or ()
-        if not any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
+        conditions = conditions_of(self._pods.get(name, NAMESPACE))
+        if conditions.get("Ready", {}).get("status") != "True":
             return False
         try:
             self.cpus(name)
@@ -254,47 +334,40 @@ class Story:
             return False
         return True
 
-    async def _waits(self, name: str, because: str) -> bool:
-        return not self._runs(name) and because in await self._seen(name)
+    def _restarts(self, name: str, container: str) -> int:
+        statuses = ((self._pods.get(name, NAMESPACE) or {}).get("status") or {}).get("containerStatuses") or ()
+        return sum(int(status["restartCount"]) for status in statuses if status["name"] == container)
 
     async def _seen(self, name: str) -> str:
         return await pod_seen(self.client, self._pods.get(name, NAMESPACE), name)
 
     async def _has_no_claim(self, name: str) -> bool:
         listed = await self.client.list(CLAIMS, NAMESPACE)
-        owners = [owner["name"] for one in listed for owner in one["metadata"].get("ownerReferences") or ()]
-        return name not in owners
+        return name not in [owner["name"] for item in listed for owner in item["metadata"].get("ownerReferences") or ()]
 
     async def _applied(self, generation: int) -> bool:
         config = await self.client.get(CONFIGS, CONFIG)
-        status = config.get("status") or {}
-        conditions = {one["type"]: one for one in status.get("conditions") or ()}
-        done = "Progressing" in conditions and conditions["Progressing"]["status"] == "False"
-        return done and bool(status.get("observedGeneration", 0) >= generation)
+        done = conditions_of(config).get("Progressing", {}).get("status") == "False"
+        return done and bool((config.get("status") or {}).get("observedGeneration", 0) >= generation)
 
     async def _config_seen(self) -> str:
-        config = await self.client.get(CONFIGS, CONFIG)
-        conditions = (config.get("status") or {}).get("conditions") or ()
-        return "; ".join(f"{one['type']} {one['status']}: {one['message']}" for one in conditions)
-
-    def _unready(self) -> list[str]:
-        phases = {name: self._phase(name) for name in self.nodes}
-        return [f"{name}: {phase}" for name, phase in phases.items() if phase != "Ready"]
+        conditions = conditions_of(await self.client.get(CONFIGS, CONFIG)).values()
+        return "; ".join(f"{item['type']} {item['status']} {item['reason']}: {item['message']}" for item in conditions)
 
     def _phase(self, name: str) -> str:
         return str(((self._cpu_nodes.get(name) or {}).get("status") or {}).get("phase") or "Pending")
 
     def _overlaps(self) -> list[str]:
-        """Each pair that shares CPUs and must not."""
+        """Each pair of pods that shares CPUs and must not."""
         running = [name for (_, name) in self._pods.items if self._runs(name)]
-        found: list[str] = []
-        for name in running:
-            if name not in self._claiming:
-                continue
-            others = [one for one in running if one != name and self.node_of(one) == self.node_of(name)]
-            shared = {one: self.cpus(name) & self.cpus(one) for one in others}
-            found.extend(f"{name} and {one} share {cpus}" for one, cpus in shared.items() if cpus)
-        return found
+        pairs = [
+            (name, other)
+            for name in running
+            for other in running
+            if name in self._templates and name != other and self.node_of(name) == self.node_of(other)
+        ]
+        shared = {pair: self.cpus(pair[0]) & self.cpus(pair[1]) for pair in pairs}
+        return [f"{name} and {other} share {cpus}" for (name, other), cpus in shared.items() if cpus]
 
 
 async def _value(outcome: Any) -> Any:
@@ -302,14 +375,28 @@ async def _value(outcome: Any) -> Any:
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
-def _request(cpus: int, devices: int = 0) -> JsonObject | None:
-    if cpus:
-        return manifests.cpus(cpus)
-    return manifests.devices(devices) if devices else None
+def _request(cpus: int, devices: int, numa_node: int | None) -> JsonObject | None:
+    if not cpus and not devices:
+        return None
+    request = manifests.cpus(cpus) if cpus else manifests.devices(devices)
+    return request if numa_node is None else {**request, **manifests.on_numa_node(numa_node)}
 
 
-def _asks(cpus: int, devices: int) -> str:
-    if cpus or devices:
-        amount, what = (cpus, "CPU") if cpus else (devices, "device")
-        return f"asks for {amount} {what}{'' if amount == 1 else 's'}"
-    return "asks for no CPUs of its own"
+def _asks(cpus: int, devices: int, numa_node: int | None) -> str:
+    if not cpus and not devices:
+        return "asks for no CPUs of its own"
+    amount, what = (cpus, "CPU") if cpus else (devices, "device")
+    where = "" if numa_node is None else f" of NUMA node {numa_node}"
+    return f"asks for {amount} {what}{'' if amount == 1 else 's'}{where}"
+
+
+def _place(name: str, container: str) -> str:
+    return f"container {container} of {name}" if container else name
+
+
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in values.items())
+
+
+def _offer(devices: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({cpus})" if cpus > 1 else name for name, cpus in devices.items()) or "no device"

@@ -1,0 +1,44 @@
+"""Two nodes follow two configs by their labels; one moves from one to the other, and a held claim stays where it is."""
+
+from dracpu_sandbox.resources import CPU_NODES
+from dracpu_sandbox.stories.manifests import single_devices
+from dracpu_sandbox.stories.telling import Story
+
+MACHINES = ("lab", "lab")  # 8 CPUs in two NUMA nodes, each a socket; the lowest core stays with the system
+
+SOCKETS = {"cpudevsocket000": 2, "cpudevsocket001": 4}
+
+
+async def play(story: Story) -> None:
+    moved, other = story.nodes
+    await story.pod("plain", node=moved)
+    await story.until_running("plain")
+    everything = story.cpus("plain")
+
+    await story.add_config("web", {"pool": "web"}, groupBy="socket")
+    await story.add_config("databases", {"pool": "databases"}, mode="individual")
+    await story.label(moved, pool="web")
+    await story.label(other, pool="databases")
+    await story.until_devices(moved, SOCKETS)
+    await story.until_devices(other, single_devices(everything))
+    followed = [(await story.client.get(CPU_NODES, node))["spec"]["config"]["name"] for node in story.nodes]
+    story.expects("each node follows the config of its label", followed == ["web", "databases"], followed)
+    left = await story.client.get(CPU_NODES, other)
+
+    await story.pod("steady", cpus=2, node=moved)
+    await story.until_running("steady")
+    held = story.cpus("steady")
+    await story.label(moved, pool="databases")
+    await story.until_devices(moved, single_devices(everything - held))
+    story.expects_cpus("steady", held)
+    await story.until_cpus("plain", everything - held)
+
+    await story.label(moved, pool="web")
+    await story.until_devices(moved, SOCKETS)
+    story.expects_cpus("steady", held)
+    now = await story.client.get(CPU_NODES, other)
+    story.expects(f"{other} got no new settings meanwhile", now["spec"] == left["spec"], now["spec"])
+
+    await story.delete("steady")
+    await story.until_cpus("plain", everything)
+    await story.until_phase("Ready")
