@@ -7,6 +7,7 @@ async with Sandbox({"node-1": XEON}) as sandbox:
 
 import asyncio
 import contextlib
+import contextvars
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -138,18 +139,29 @@ class Sandbox:
                     self._progress("operator")
                 agents = AgentPods(self._client)
                 parts.append(group.create_task(agents.run(), name="agents' pods"))
-                hosted = await self._start_nodes(group, place, agents)
+                nodes = await self._start_nodes(group, place, agents)
                 self._started.set()
                 await self._stopping.wait()
-                await asyncio.gather(*hosted)
+                for task in nodes:  # agents take their leave while there is an API server
+                    task.cancel()
+                await asyncio.wait(nodes)
                 for part in parts:
                     part.cancel()
 
     async def _start_nodes(self, group: asyncio.TaskGroup, place: Path, agents: AgentPods) -> list[asyncio.Task[None]]:
-        turns = asyncio.Semaphore(_STARTED_AT_ONCE)
-        hosted, started = [], []
+        """Starts some nodes at a time, and waits until all are up."""
+        turns, running = asyncio.Semaphore(_STARTED_AT_ONCE), list[asyncio.Task[None]]()
+
+        async def start(node: SimulatedNode) -> None:
+            context = contextvars.copy_context()
+            context.run(WRITER.set, node.name)
+            async with turns:
+                running.append(group.create_task(node.run(), name=f"node {node.name}", context=context))
+                await node.up.wait()
+            self._progress(f"{node.name}: {node.machine.name}")
+
         for name, machine in self._machines.items():
-            self.nodes[name] = node = SimulatedNode(
+            self.nodes[name] = SimulatedNode(
                 name,
                 machine,
                 self.kubeconfig,
@@ -158,21 +170,8 @@ class Sandbox:
                 agent_log=self._agent_log(name),
                 on_agent=agents.changed,
             )
-            started.append(asyncio.Event())
-            hosted.append(group.create_task(self._host(node, turns, started[-1]), name=f"node {name}"))
-        for event in started:
-            await event.wait()
-        return hosted
-
-    async def _host(self, node: SimulatedNode, turns: asyncio.Semaphore, started: asyncio.Event) -> None:
-        """A node from its start to its end, in one task."""
-        WRITER.set(node.name)
-        async with contextlib.AsyncExitStack() as stack:
-            async with turns:
-                await stack.enter_async_context(node)
-            self._progress(f"{node.name}: {node.machine.name}")
-            started.set()
-            await either(self._stopping.wait(), node.ended())
+        await asyncio.gather(*map(start, self.nodes.values()))
+        return running
 
     def _logs_of(self, namespace: str, pod: str, container: str) -> str:
         """What `kubectl logs` prints; the API server asks the nodes, as the real one does."""

@@ -197,11 +197,11 @@ async def test_a_container_whose_cpus_are_all_offline_runs_where_its_parent_may(
 async def test_a_folder_too_deep_for_sockets_is_refused(tmp_path: Path) -> None:
     node = SimulatedNode(NODE, LAB, tmp_path / "kubeconfig", tmp_path / ("d" * 100))
     with pytest.raises(NodeError, match="is too long for unix sockets below it: use a shorter folder"):
-        await node.__aenter__()
+        await node.run()
 
 
 async def test_a_node_without_its_api_server_does_not_come_up(short_path: Path) -> None:
     access = kubeconfig(short_path / "kubeconfig", "http://127.0.0.1:1")
     node = SimulatedNode(NODE, LAB, access, short_path / "n", pace=HASTE)
     with pytest.raises(UnreachableError, match="does not answer"):
-        await node.__aenter__()
+        await node.run()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from background import background
 from fake_api import FakeApi
 from nodes import NODE, claim_object, spec
 
@@ -118,7 +119,9 @@ async def one_node(
             root = Path(folder)
             api.add("cpunodes", {"metadata": {"name": NODE}, "spec": encode_spec(settings or spec())})
             access = kubeconfig(root / "kubeconfig", api.url)
-            async with SimulatedNode(NODE, machine, access, root / NODE, agent=agent, pace=pace) as node:
+            node = SimulatedNode(NODE, machine, access, root / NODE, agent=agent, pace=pace)
+            async with background(node.run()):
+                await node.up.wait()
                 world = OneNode(api, node)
                 await world.ready()
                 yield world

@@ -1,20 +1,22 @@
 """A whole node: a machine, a container runtime, a kubelet and the real agent, below one folder.
 
-async with SimulatedNode("xeon", XEON, kubeconfig, folder) as node:
-    await node.crash_agent()
-    await node.start_agent()
-    node.cpuset_of("default", "web", "main")
+node = SimulatedNode("xeon", XEON, kubeconfig, folder)
+group.create_task(node.run())
+await node.up.wait()
+await node.crash_agent()
+await node.start_agent()
+node.cpuset_of("default", "web", "main")
 """
 
 import asyncio
+import contextlib
 import contextvars
 import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn
 
 import structlog
 
@@ -22,7 +24,7 @@ from dracpu_agent.host.sysfs import read_online
 from dracpu_agent.kubelet.sockets import MAX_PATH_BYTES
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import DRIVER
-from dracpu_sandbox.client import MERGE, STRATEGIC, ConflictError, KubeClient
+from dracpu_sandbox.client import STRATEGIC, ConflictError, KubeClient
 from dracpu_sandbox.errors import SandboxError, cause
 from dracpu_sandbox.events import now
 from dracpu_sandbox.logs import WRITER
@@ -32,7 +34,7 @@ from dracpu_sandbox.machines.tree import shared_tree
 from dracpu_sandbox.node import runtime
 from dracpu_sandbox.node.agents import AgentEndedError, AgentHost, AgentKind, ProcessAgent, TaskAgent
 from dracpu_sandbox.node.kubelet import Kubelet, NoContainerError
-from dracpu_sandbox.node.node_object import NOT_READY, node_of, node_status
+from dracpu_sandbox.node.node_object import node_of, node_status
 from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugins import RegisteredPlugin
 from dracpu_sandbox.resources import NODES
@@ -81,35 +83,31 @@ class SimulatedNode:
         self._kubelet_task: asyncio.Task[None] | None = None
         self._agent_task: asyncio.Task[None] | None = None
         self.agent_starts = 0  # how often the agent was started
-        self._up = asyncio.Event()
-        self._serving: asyncio.Task[None] | None = None
+        self.up = asyncio.Event()
 
-    async def __aenter__(self) -> Self:
+    async def run(self) -> NoReturn:
+        """Until cancelled; the node is down then, and nothing of it runs. Raises what it cannot go on with."""
         longest = self._var / "plugins_registry" / f"{DRIVER}-reg.sock"
         if len(bytes(longest)) > MAX_PATH_BYTES:
             raise NodeError(f"{self.root} is too long for unix sockets below it: use a shorter folder")
-        self._serving = asyncio.create_task(self._serve(), name=f"node {self.name}")
-        up = asyncio.create_task(self._up.wait())
+        await self._write_machine()
         try:
-            await asyncio.wait((self._serving, up), return_when=asyncio.FIRST_COMPLETED)
-            if self._serving.done():
-                self._serving.result()
-        except BaseException:
-            await self._stop()
-            raise
+            async with KubeClient.from_kubeconfig(self._kubeconfig) as client, asyncio.TaskGroup() as group:
+                self._client, self._group = client, group
+                self._context = contextvars.copy_context()
+                await self._boot()
+                await self.start_agent()
+                self.up.set()
+                await asyncio.Event().wait()
+            raise AssertionError("a node ends when it is cancelled only")
+        except BaseExceptionGroup as failures:
+            refused, others = failures.split(SandboxError)
+            if refused is None or others is not None:
+                raise
+            raise cause(refused) from None
         finally:
-            up.cancel()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stop()
-
-    async def ended(self) -> None:
-        """Waits for ever, unless something in the node fails that must not: then it raises that."""
-        assert self._serving is not None
-        await asyncio.shield(self._serving)
+            await self._runtime.stop()
+            await self._runtime.kill_everything()
 
     # ---- what stories do
 
@@ -194,25 +192,6 @@ class SimulatedNode:
 
     # ---- its parts
 
-    async def _serve(self) -> None:
-        await self._write_machine()
-        try:
-            async with KubeClient.from_kubeconfig(self._kubeconfig) as client, asyncio.TaskGroup() as group:
-                self._client, self._group = client, group
-                self._context = contextvars.copy_context()
-                await self._boot()
-                await self.start_agent()
-                self._up.set()
-                await asyncio.Event().wait()
-        except BaseExceptionGroup as failures:
-            refused, others = failures.split(SandboxError)
-            if refused is None or others is not None:
-                raise
-            raise cause(refused) from None
-        finally:
-            await self._runtime.stop()
-            await self._runtime.kill_everything()
-
     async def _boot(self) -> None:
         self._run.mkdir(parents=True, exist_ok=True)
         self._var.mkdir(parents=True, exist_ok=True)
@@ -223,18 +202,11 @@ class SimulatedNode:
     async def _register_node(self) -> None:
         assert self._client is not None
         topology = topology_of(self.machine)
-        try:
-            node = await self._client.create(NODES, node_of(self.name, topology))
-        except ConflictError:  # kubelet: its Node is there from its last start
-            node = await self._client.get(NODES, self.name)
+        with contextlib.suppress(ConflictError):  # kubelet: its Node exists from its last start
+            await self._client.create(NODES, node_of(self.name, topology))
         version = f"{self._runtime.nri.name}://{self._runtime.nri.version.removeprefix('v')}"
         status = node_status(self.name, topology, version, str(uuid.uuid4()), now())
         await self._client.patch(NODES, self.name, {"status": status}, subresource="status", kind=STRATEGIC)
-        taints = (node.get("spec") or {}).get("taints") or []
-        left = [taint for taint in taints if taint["key"] != NOT_READY]
-        if left != taints:
-            # A real API server taints new nodes; the node lifecycle controller, which is not here, would lift it.
-            await self._client.patch(NODES, self.name, {"spec": {"taints": left}}, kind=MERGE)
 
     def _start_kubelet(self) -> None:
         assert self._group is not None
@@ -306,10 +278,6 @@ class SimulatedNode:
         fresh.symlink_to(Path("../machines", tree.name))
         fresh.replace(link)
         self._online = read_online(link / "sys")
-
-    async def _stop(self) -> None:
-        if self._serving is not None:
-            await _cancel(self._serving)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

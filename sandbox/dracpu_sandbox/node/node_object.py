@@ -7,7 +7,6 @@ from dracpu_agent.topology.topology import Topology
 from dracpu_sandbox.resources import NODES, JsonObject
 
 KUBELET_VERSION: Final = "v1.36.3"
-NOT_READY: Final = "node.kubernetes.io/not-ready"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
