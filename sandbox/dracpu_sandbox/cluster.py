@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Final, Literal, Self, TextIO
 
 from dracpu_api.errors import DriverError
-from dracpu_operator.intervals import Intervals
 from dracpu_sandbox.agentpods import AgentPods, node_of_agent
 from dracpu_sandbox.binaries import real
 from dracpu_sandbox.client import KubeClient
@@ -27,7 +26,7 @@ from dracpu_sandbox.logs import WRITER, recorded
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.node.kubelet import NoContainerError
 from dracpu_sandbox.node.node import SimulatedNode
-from dracpu_sandbox.operating import QUICK, OperatorThread
+from dracpu_sandbox.operating import operate
 from dracpu_sandbox.resources import CPU_NODES, JsonObject
 from dracpu_sandbox.waiting import either, mirrored
 
@@ -47,11 +46,9 @@ class Sandbox:
         *,
         port: int = 0,
         root: Path | None = None,
-        operator: bool = True,
         config: JsonObject | None = DEFAULT_CONFIG,
         agent: Literal["task", "process"] = "task",
         assets: Path | None = None,
-        intervals: Intervals = QUICK,
         progress: Callable[[str], object] = _silent,
         echo: TextIO | None = None,
     ) -> None:
@@ -60,11 +57,9 @@ class Sandbox:
         self._machines = machines
         self._port = port
         self._root = root
-        self._operator = operator
         self._config = config
         self._agent = agent
         self._assets = assets
-        self._intervals = intervals
         self._progress = progress
         self._echo = echo
         self._client: KubeClient | None = None
@@ -133,10 +128,8 @@ class Sandbox:
             self._progress("CRDs, DeviceClass, CpuDriverConfig")
             async with asyncio.TaskGroup() as group:
                 parts = [group.create_task(part, name=name) for name, part in plane.parts(self._client).items()]
-                if self._operator:
-                    operating = await stack.enter_async_context(OperatorThread(self.kubeconfig, self._intervals))
-                    parts.append(group.create_task(_watched(operating), name="operator"))
-                    self._progress("operator")
+                parts.append(group.create_task(_operate(self.kubeconfig), name="operator"))
+                self._progress("operator")
                 agents = AgentPods(self._client)
                 parts.append(group.create_task(agents.run(), name="agents' pods"))
                 nodes = await self._start_nodes(group, place, agents)
@@ -186,9 +179,9 @@ class Sandbox:
         return self.kubeconfig.with_name("logs") / f"{node}-agent.log"
 
 
-async def _watched(operator: OperatorThread) -> None:
+async def _operate(kubeconfig: Path) -> None:
     try:
-        await operator.ended()
+        await operate(kubeconfig)
     except DriverError as error:
         raise SandboxError(f"the operator has ended: {error}") from error
 

@@ -39,18 +39,14 @@ def folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def offer(path: Path) -> None:
-    """Marks a sandbox that a person has started to play with: it comes before those of stories and tests."""
+    """Marks a sandbox that a person has started to play with: `top` finds only those, and none of stories and tests."""
     (path / _OFFERED).touch()
 
 
 def running_kubeconfig(parent: Path | None = None) -> Path | None:
-    """The kubeconfig of the sandbox that was started last among those that run."""
-    running = [path for path in _mine(parent or default_parent()) if _held(path) and (path / KUBECONFIG).exists()]
-
-    def rank(path: Path) -> tuple[bool, float]:
-        return (path / _OFFERED).exists(), (path / KUBECONFIG).stat().st_mtime
-
-    return max(running, key=rank) / KUBECONFIG if running else None
+    """The kubeconfig of the sandbox that was offered last among those that run."""
+    offered = [path for path in _mine(parent or default_parent()) if (path / _OFFERED).exists() and _held(path)]
+    return max(offered, key=lambda path: (path / _OFFERED).stat().st_mtime) / KUBECONFIG if offered else None
 
 
 def default_parent() -> Path:

@@ -13,7 +13,7 @@ from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.install import DEFAULT_CONFIG
 from dracpu_sandbox.machines.presets import LAB, TINY
-from dracpu_sandbox.operating import OperatorThread
+from dracpu_sandbox.operating import operate
 from dracpu_sandbox.resources import CLAIMS, CONFIGS, CPU_NODES, PODS
 from dracpu_sandbox.stories.telling import Story
 
@@ -150,6 +150,5 @@ async def test_each_part_has_a_log_of_its_own_whoever_restarts_it(cluster: Sandb
 
 
 async def test_an_operator_that_ends_by_itself_says_why(tmp_path: Path) -> None:
-    async with OperatorThread(tmp_path / "missing") as operator:
-        with pytest.raises(AccessError, match="missing, or not complete"):
-            await operator.ended()
+    with pytest.raises(AccessError, match="missing, or not complete"):
+        await operate(tmp_path / "missing")

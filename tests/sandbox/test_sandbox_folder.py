@@ -33,22 +33,20 @@ def test_nothing_of_it_is_left_also_after_a_failure(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-def test_of_running_sandboxes_the_latest_is_found_and_before_it_one_that_somebody_plays_with(tmp_path: Path) -> None:
-    with folder(tmp_path) as first, folder(tmp_path) as second:
-        assert running_kubeconfig(tmp_path) is None  # both are starting
+def test_of_the_sandboxes_that_run_and_are_offered_the_latest_is_found(tmp_path: Path) -> None:
+    with folder(tmp_path) as first, folder(tmp_path) as second, folder(tmp_path):
+        assert running_kubeconfig(tmp_path) is None
         for age, place in enumerate((second, first)):
-            (place / KUBECONFIG).write_text("")
-            os.utime(place / KUBECONFIG, (1000 - age, 1000 - age))
+            offer(place)
+            os.utime(place / "offered", (1000 - age, 1000 - age))
         assert running_kubeconfig(tmp_path) == second / KUBECONFIG
-        offer(first)
-        assert running_kubeconfig(tmp_path) == first / KUBECONFIG
     assert running_kubeconfig(tmp_path) is None
 
 
 def test_what_a_killed_sandbox_left_is_neither_found_nor_kept(tmp_path: Path) -> None:
     killed = tmp_path / f"{PREFIX}killed"
     killed.mkdir()
-    (killed / KUBECONFIG).write_text("")
+    offer(killed)
     (killed / "lock").write_text("")
     make_old(killed)
     assert running_kubeconfig(tmp_path) is None

@@ -39,7 +39,7 @@ def opening() -> Iterator[str]:
 
 def opened(printed: str) -> list[str]:
     """Lines without what differs each time: seconds, the port, the folder; nodes come up in any order."""
-    known = re.sub(r"\d+\.\d s", "N s", printed)
+    known = re.sub(r" *\d+\.\d s", " N s", printed)
     known = re.sub(r"(?<=127\.0\.0\.1:)\d+", "PORT", known)
     known = re.sub(r"(?<=/dracpu-sandbox-)\w+", "FOLDER", known)
     known = re.sub(r"\S+/bin/(?=dracpu-sandbox)", "BIN/", known)

@@ -1,15 +1,16 @@
 """The real operator against a test's API server, with intervals so short that no test waits for them."""
 
+import asyncio
 import base64
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 import yaml
 
 from dracpu_operator.intervals import Intervals
-from dracpu_sandbox.operating import OperatorThread
+from dracpu_sandbox.operating import operate
 
 QUICK: Final = Intervals(
     debounce=0.01,
@@ -27,19 +28,29 @@ QUICK: Final = Intervals(
 NEVER_LISTING: Final = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)
 
 
-class RunningOperator(OperatorThread):
+class RunningOperator:
     """Runs the operator inside of an `async with` block, and raises at its end the error that ended the operator."""
 
     def __init__(self, server: str, folder: Path, intervals: Intervals = QUICK, *, authority: str = "") -> None:
-        path = folder / "kubeconfig"
-        path.write_text(yaml.safe_dump(kubeconfig(server, authority)))
-        super().__init__(path, intervals)
+        self._path = folder / "kubeconfig"
+        self._path.write_text(yaml.safe_dump(kubeconfig(server, authority)))
+        self._intervals = intervals
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(operate(self._path, self._intervals), name="operator")
+        return self
+
+    async def ended(self) -> None:
+        """Waits until it ends by itself, and raises what it ends with."""
+        await asyncio.shield(self._running)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await super().__aexit__(kind, error, trace)
-        await self.ended()
+        self._running.cancel()
+        await asyncio.wait({self._running})
+        if not self._running.cancelled():
+            self._running.result()
 
 
 def kubeconfig(server: str, authority: str = "") -> dict[str, object]:
