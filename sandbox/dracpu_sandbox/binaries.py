@@ -11,18 +11,15 @@ import json
 import secrets
 import shutil
 import socket
-import ssl
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-
-from dracpu_sandbox.client import KubeClient
+from dracpu_sandbox.client import KubeClient, KubeError, UnreachableError
 from dracpu_sandbox.controlplane import ControlPlane, Parts, our_controllers, our_scheduler
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.resources import JsonObject
+from dracpu_sandbox.resources import NAMESPACES, JsonObject
 
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
@@ -54,7 +51,7 @@ async def real(assets: Path, folder: Path, port: int) -> AsyncGenerator[ControlP
             for name, words in _commands(folder, server, secret).items()
             if name in found
         ]
-        await _until_ready(server, secret, processes)
+        await _until_ready(secret, processes)
 
         def parts(client: KubeClient) -> Parts:
             running: Parts = {process.name: process.watched() for process in processes}
@@ -206,26 +203,19 @@ async def _started(program: Path, folder: Path, *words: str) -> AsyncGenerator[_
         await process.end()
 
 
-async def _until_ready(server: str, secret: _Secrets, processes: list[_Process]) -> None:
-    trust = ssl.create_default_context(cafile=str(secret.certificate))
-    headers = {"Authorization": f"Bearer {secret.token}"}
-    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=trust)) as session:
+async def _until_ready(secret: _Secrets, processes: list[_Process]) -> None:
+    async with KubeClient.from_kubeconfig(secret.kubeconfig_file) as client:
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                while not await _answers(session, server):
+                while True:
                     for process in processes:
                         process.check()
+                    with contextlib.suppress(UnreachableError, KubeError):  # it is starting
+                        await client.get(NAMESPACES, "kube-system")  # the API server makes it when it is ready
+                        return
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError as error:
             raise SandboxError(f"{API_SERVER} is not ready after {_READY_SECONDS:.0f} s") from error
-
-
-async def _answers(session: aiohttp.ClientSession, server: str) -> bool:
-    try:
-        async with session.get(f"{server}/readyz") as answer:
-            return answer.status == 200
-    except aiohttp.ClientError:
-        return False
 
 
 def _free_port() -> int:

@@ -24,15 +24,17 @@ def pause_after(error: SandboxError) -> float:
 class Following:
     """All objects of a resource. A write is known at once, though the watch tells of it later."""
 
-    def __init__(self, client: KubeClient, resource: Resource) -> None:
-        self._client, self._resource = client, resource
+    def __init__(
+        self, client: KubeClient, resource: Resource, *, fields: str = "", retry: float = _RETRY_SECONDS
+    ) -> None:
+        self._client, self._resource, self._fields, self._retry = client, resource, fields, retry
         self._listeners: list[Callable[[Event], object]] = []
         self._written: dict[Key, JsonObject] = {}
         self._gone: dict[Key, int] = {}  # the last deletions: an answer may come after the watch has told of the end
         self._mirror = self._new_mirror()
 
     def _new_mirror(self) -> Mirror:
-        return Mirror(self._client, self._resource, on_change=self._changed)
+        return Mirror(self._client, self._resource, fields=self._fields, on_change=self._changed)
 
     def listen(self, listener: Callable[[Event], object]) -> None:
         """Calls it with every change."""
@@ -50,7 +52,7 @@ class Following:
                 await self._mirror.run()
             except SandboxError as error:
                 _log.info("%s are listed again: %s", self._resource.plural, error)
-                await asyncio.sleep(pause_after(error))
+                await asyncio.sleep(self._retry)
             self._mirror = self._new_mirror()
 
     def get(self, key: Key) -> JsonObject | None:

@@ -8,7 +8,7 @@ from dra_objects import claim, device_class, grouped, node, pod, request, slice_
 from dracpu_sandbox.controllers import manager
 from dracpu_sandbox.controllers.generated import POD_CLAIM_NAME
 from dracpu_sandbox.controllers.scheduling import Scheduler
-from dracpu_sandbox.resources import CLAIMS, EVENTS, NODES, PODS
+from dracpu_sandbox.resources import CLAIMS, EVENTS, PODS
 
 
 def scheduler(client):
@@ -120,13 +120,6 @@ async def test_a_deleted_claim_waits_for_its_pod(plane) -> None:
     assert leaving["metadata"]["deletionTimestamp"]
     await plane.client.delete(PODS, "p", "default", grace=0)
     await plane.until_gone(CLAIMS, "c")
-
-
-async def test_pods_of_a_node_that_is_gone_are_deleted(plane) -> None:
-    await plane.add(*CLUSTER, node("n2"), pod("p", nodeSelector={"kubernetes.io/hostname": "n2"}))
-    assert await plane.bound("p") == "n2"
-    await plane.client.delete(NODES, "n2")
-    await plane.until_gone(PODS, "p")
 
 
 async def test_a_failing_server_is_asked_again() -> None:

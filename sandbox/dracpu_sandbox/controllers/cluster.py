@@ -6,7 +6,7 @@ from typing import Any, Final
 from dracpu_sandbox.client import KubeClient
 from dracpu_sandbox.events import EventRecorder
 from dracpu_sandbox.following import Following
-from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, NODES, PODS, JsonObject
+from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, PODS, JsonObject
 
 Duty = Callable[[], Coroutine[Any, Any, None]]  # something that is still to be done
 
@@ -19,7 +19,6 @@ class Cluster:
     def __init__(self, client: KubeClient) -> None:
         self.client = client
         self.pods = Following(client, PODS)
-        self.nodes = Following(client, NODES)
         self.claims = Following(client, CLAIMS)
         self.templates = Following(client, CLAIM_TEMPLATES)
         self.events = EventRecorder(client, MANAGER)
@@ -27,7 +26,7 @@ class Cluster:
     @property
     def followed(self) -> tuple[Following, ...]:
         """All that is followed."""
-        return self.pods, self.nodes, self.claims, self.templates
+        return self.pods, self.claims, self.templates
 
     async def write_claim(self, claim: JsonObject, subresource: str = "") -> JsonObject:
         """Replaces a claim, whose new version is known at once."""

@@ -27,34 +27,17 @@ async def _make(cluster: Cluster, pod: JsonObject) -> None:
     if current["metadata"]["uid"] != pod["metadata"]["uid"]:
         return
     for entry in missing_claims(current, cluster.claims.get):
-        claim = (
-            await _named_claim(cluster, current, entry["name"])
-            or _unnamed_claim(cluster, current, entry["name"])
-            or await _create(cluster, current, entry)
-        )
+        claim = _made_before(cluster, current, entry["name"]) or await _create(cluster, current, entry)
         if claim is not None:
             made[entry["name"]] = claim["metadata"]["name"]
-    names = {**made_claims(current), **made}
-    if names != made_claims(current):
+    if made:
+        names = {**made_claims(current), **made}
         statuses = [{"name": entry, "resourceClaimName": claim} for entry, claim in names.items()]
         written = await cluster.client.patch_status(PODS, pod, {"resourceClaimStatuses": statuses}, manager=MANAGER)
         cluster.pods.wrote(written)
 
 
-async def _named_claim(cluster: Cluster, pod: JsonObject, entry: str) -> JsonObject | None:
-    """The claim that the pod's status names, if it exists though it has not been seen yet."""
-    name = made_claims(pod).get(entry)
-    if not name:
-        return None
-    try:
-        claim = await cluster.client.get(CLAIMS, name, pod["metadata"]["namespace"])
-    except NotFoundError:
-        return None
-    cluster.claims.wrote(claim)
-    return claim if is_owned_by(claim, pod) else None
-
-
-def _unnamed_claim(cluster: Cluster, pod: JsonObject, entry: str) -> JsonObject | None:
+def _made_before(cluster: Cluster, pod: JsonObject, entry: str) -> JsonObject | None:
     """A claim that was made for the pod, whose status does not name it because an answer was lost."""
     for claim in cluster.claims.all():
         annotations = claim["metadata"].get("annotations") or {}

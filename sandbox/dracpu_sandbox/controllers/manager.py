@@ -7,13 +7,12 @@ from typing import Final, NoReturn
 from dracpu_sandbox.client import KubeClient, NotFoundError
 from dracpu_sandbox.controllers.cluster import Cluster
 from dracpu_sandbox.controllers.generated import claims_to_make, claims_to_remove
-from dracpu_sandbox.controllers.orphans import pods_to_delete
 from dracpu_sandbox.controllers.releasing import claims_to_release
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.following import pause_after
 
 _GATHERING_SECONDS: Final = 0.01  # changes come in crowds; one sweep does for many
-_CONTROLLERS: Final = (claims_to_make, claims_to_release, claims_to_remove, pods_to_delete)
+_CONTROLLERS: Final = (claims_to_make, claims_to_release, claims_to_remove)
 
 _log = logging.getLogger(__name__)
 

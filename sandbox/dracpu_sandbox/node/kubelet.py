@@ -9,9 +9,10 @@ from pathlib import Path
 
 import structlog
 
-from dracpu_sandbox.client import Event, KubeClient, Mirror, NotFoundError
+from dracpu_sandbox.client import Event, KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.events import EventRecorder
+from dracpu_sandbox.following import Following
 from dracpu_sandbox.node.claim_cache import ClaimCache
 from dracpu_sandbox.node.node_object import address_of
 from dracpu_sandbox.node.pace import Pace
@@ -42,7 +43,8 @@ class Kubelet:
         self._events = EventRecorder(client, "kubelet", node_name)
         self._workers: dict[str, PodWorker] = {}  # by pod UID
         self._hosts = itertools.count(1)  # addresses of pods
-        self._pods: Mirror | None = None
+        fields = f"spec.nodeName={node_name}"
+        self._pods = Following(client, PODS, fields=fields, retry=pace.pod_retry)
         self._listed = asyncio.Event()  # all pods of this node were known once
 
     async def run(self) -> None:
@@ -53,7 +55,8 @@ class Kubelet:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.plugins.run(), name=f"{self._node_name} plugins")
             group.create_task(self._events.run(), name=f"{self._node_name} events")
-            group.create_task(self._follow_pods(group), name=f"{self._node_name} pods")
+            self._pods.listen(lambda event: self._pod_changed(event, group))
+            group.create_task(self._pods.run(), name=f"{self._node_name} pods")
             group.create_task(self._expire_claims(), name=f"{self._node_name} stale claims")
 
     def container_of(self, namespace: str, pod: str, container: str) -> str:
@@ -63,28 +66,9 @@ class Kubelet:
                 return worker.container_id(container)
         raise NoContainerError(f"container {container} of pod {namespace}/{pod} has not started on {self._node_name}")
 
-    async def _follow_pods(self, group: asyncio.TaskGroup) -> None:
-        """Until cancelled; after an error all are listed again."""
-        while True:
-            self._pods = Mirror(
-                self._client,
-                PODS,
-                fields=f"spec.nodeName={self._node_name}",
-                on_change=lambda event: self._pod_changed(event, group),
-            )
-            try:
-                await self._pods.run()
-            except SandboxError as error:
-                log.warning("pods are listed again", node=self._node_name, error=str(error))
-                await asyncio.sleep(self._pace.pod_retry)
-
-    def _known_pods(self) -> set[str]:
-        assert self._pods is not None
-        return {pod["metadata"]["uid"] for pod in self._pods.items.values()}
-
     def _pod_changed(self, event: Event, group: asyncio.TaskGroup) -> None:
         if event.type == "SYNCED":
-            for uid in self._workers.keys() - self._known_pods():
+            for uid in self._workers.keys() - {pod["metadata"]["uid"] for pod in self._pods.all()}:
                 self._workers[uid].vanish()
             self._listed.set()
             return

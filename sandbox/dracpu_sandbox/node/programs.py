@@ -2,9 +2,9 @@
 
     true            ends well                   false       ends with 1
     sleep N[s|m|h]  ends well after that        exit N      ends with N
-    sh -c "..."     the same, one after the other with ; or &&, among commands that take no time (echo, grep, ...)
+    sh -c "..."     these, one after the other with ; or &&, among commands that take no time (echo, grep, ...)
 
-Everything else, no command at all among it, runs until it is stopped.
+Everything else runs until it is stopped, and so does a container without a command.
 """
 
 import re
@@ -33,50 +33,40 @@ FOR_EVER: Final = Program()
 
 def program_of(words: Sequence[str]) -> Program:
     """What this command line does; `command` and `args` of a container together."""
-    if not words:
-        return FOR_EVER
-    if PurePosixPath(words[0]).name in _SHELLS and len(words) == 3 and words[1] == "-c":
+    if len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS and words[1] == "-c":
         return _script(words[2])
-    return _command(words) or FOR_EVER
+    return _command(words)
 
 
 def _script(text: str) -> Program:
-    seconds = 0.0
-    exit_code = 0
+    seconds, exit_code = 0.0, 0
     for line in re.split(r"[;\n]", text):
         for part in line.split("&&"):
-            words = _words(part)
-            if not words:
-                continue
-            done = _command(words)
-            if done is None or done.seconds is None:  # a loop, a server: not ours to play
+            try:
+                words = shlex.split(part)
+            except ValueError:  # a quoted separator: more shell than is played here
+                return FOR_EVER
+            done = _command(words) if words else Program(0, exit_code)
+            if done.seconds is None:
                 return FOR_EVER
             seconds, exit_code = seconds + done.seconds, done.exit_code
-            if words[0] == "exit":
+            if words[:1] == ["exit"]:
                 return Program(seconds, exit_code)
             if exit_code:
                 break  # && goes on after success only
     return Program(seconds, exit_code)
 
 
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:  # a quoted separator: more shell than is played here
-        return ["?"]
-
-
-def _command(words: Sequence[str]) -> Program | None:
-    """None: not known."""
-    match PurePosixPath(words[0]).name, *words[1:]:
-        case ("true",):
+def _command(words: Sequence[str]) -> Program:
+    match list(words):
+        case ["true" | "/bin/true"]:
             return Program(0)
-        case ("false",):
+        case ["false" | "/bin/false"]:
             return Program(0, 1)
-        case ("exit", code) if code.isdecimal():
+        case ["exit", code] if code.isdecimal():
             return Program(0, int(code) % 256)
-        case ("sleep", duration) if found := _DURATION.fullmatch(duration):
+        case ["sleep" | "/bin/sleep", duration] if found := _DURATION.fullmatch(duration):
             return Program(float(found[1]) * _UNITS[found[2]])
-        case (name, *_) if name in _BRIEF:
+        case [name, *_] if PurePosixPath(name).name in _BRIEF:
             return Program(0)
-    return None
+    return FOR_EVER

@@ -1,14 +1,12 @@
-"""Where stories are found: those that come with the sandbox by name, a person's own by the path of its file."""
+"""Finds stories: those that come with the sandbox by name, a person's own by the path of its file."""
 
 import ast
-import importlib.util
 import inspect
-import sys
+import runpy
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, Literal
 
 from dracpu_sandbox.errors import SandboxError
@@ -68,7 +66,7 @@ def find(name: str) -> Scenario:
 
 def blame(error: Exception, file: Path) -> str:
     """A mistake in a story's file, in a line that says where."""
-    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == file]
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     said = str(error)
     if isinstance(error, SyntaxError) and error.filename == str(file):
         lines, said = [error.lineno], error.msg
@@ -83,29 +81,26 @@ def titles() -> dict[str, str]:
 
 
 def _read(name: str, file: Path) -> Scenario:
-    module = _load(file)
-    play = getattr(module, "play", None)
-    if not inspect.iscoroutinefunction(play):
+    try:
+        said = runpy.run_path(str(file))
+    except Exception as error:
+        raise ScenarioError(blame(error, file)) from error
+    if not inspect.iscoroutinefunction(said.get("play")):
         raise ScenarioError(f"{file.name} is not a story: it needs a function `async def play(story)`")
-    machines = tuple(find_machine(one) for one in _value(module, file, "MACHINES", tuple, ("lab",)))
-    if not machines:
-        raise ScenarioError(f"{file.name}: MACHINES is empty")
-    agent = _value(module, file, "AGENT", str, "task")
+
+    def value(key: str, default: Any) -> Any:
+        found, kind = said.get(key, default), type(default)
+        if not isinstance(found, kind):
+            raise ScenarioError(f"{file.name}: {key} is a {kind.__name__}, such as {default!r}, not {found!r}")
+        return found
+
+    machines = tuple(find_machine(machine) for machine in value("MACHINES", ("lab",)))
+    agent = value("AGENT", "task")
     if agent not in {"task", "process"}:
         raise ScenarioError(f'{file.name}: AGENT is "task" or "process", not "{agent}"')
-    nodes = _value(module, file, "NODES", int, len(machines))
-    if nodes < 1:
-        raise ScenarioError(f"{file.name}: NODES is 1 or more, not {nodes}")
+    nodes, patience = value("NODES", len(machines)), value("PATIENCE", 30.0)
     return Scenario(
-        name,
-        file,
-        _title(inspect.getdoc(module)),
-        machines,
-        play,
-        nodes,
-        hasattr(module, "NODES"),
-        agent,
-        _value(module, file, "PATIENCE", float, 30.0),
+        name, file, _title(said["__doc__"]), machines, said["play"], nodes, "NODES" in said, agent, patience
     )
 
 
@@ -115,25 +110,3 @@ def _file(name: str) -> Path:
 
 def _title(docstring: str | None) -> str:
     return (docstring or "A story without a docstring.").splitlines()[0]
-
-
-def _load(file: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"story_{file.stem}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing is left beside somebody's file
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ScenarioError(blame(error, file)) from error
-    finally:
-        sys.dont_write_bytecode = writes
-    return module
-
-
-def _value(module: ModuleType, file: Path, name: str, kind: type, default: Any) -> Any:
-    value = getattr(module, name, default)
-    if not isinstance(value, kind):
-        raise ScenarioError(f"{file.name}: {name} is a {kind.__name__}, such as {default!r}, not {value!r}")
-    return value

@@ -19,7 +19,7 @@ from dracpu_sandbox.resources import CPU_NODES, NAMESPACES, JsonObject
 from dracpu_sandbox.view.drawing import draw, legend
 
 _LEAST_SECONDS: Final = 0.1  # between two pictures
-_ALIVE_SECONDS: Final = 2.0  # between two questions whether the API server still answers: a watch does not tell
+_ALIVE_SECONDS: Final = 2.0  # without a change the API server is asked this often whether it still answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,32 @@ async def print_once(watched: Watched, console: Console) -> None:
 
 
 async def follow(watched: Watched, console: Console) -> None:
-    """Until cancelled."""
-    async with KubeClient.from_kubeconfig(watched.kubeconfig) as client:
-        redraw = asyncio.Event()
+    """Draws the nodes until cancelled."""
+    redraw = asyncio.Event()
+    async with KubeClient.from_kubeconfig(watched.kubeconfig) as client, asyncio.TaskGroup() as group:
         mirror = Mirror(client, CPU_NODES, on_change=lambda event: redraw.set())
         with Live(console=console, screen=True, auto_refresh=False) as live, _on_resize(redraw):
-            view = _View(mirror, watched, live)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(mirror.run(), name="nodes")
-                group.create_task(view.check(client, redraw), name="alive")
-                group.create_task(view.run(redraw), name="view")
+            group.create_task(mirror.run(), name="nodes")
+            while True:
+                size, trouble = console.size, await _trouble(client)
+                nodes = {name: node for (_, name), node in mirror.items.items()}
+                live.update(Group(*screen(nodes, watched.names, size.width, size.height, trouble)), refresh=True)
+                await asyncio.sleep(_LEAST_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_ALIVE_SECONDS):
+                        await redraw.wait()
+                redraw.clear()
+
+
+async def _trouble(client: KubeClient) -> str:
+    """Why the picture may be outdated: a watch goes on silently when the API server does not answer."""
+    try:
+        await client.get(NAMESPACES, "default")
+    except KubeError:
+        return ""  # it answers, though it refuses
+    except UnreachableError:
+        return f"{client.server} does not answer: this is how it was"
+    return ""
 
 
 def screen(
@@ -73,40 +89,6 @@ def screen(
             break
         lines.extend(drawn)
     return [*header, *(lines or [Text("no CpuNode yet", style="dim")])][:height]
-
-
-class _View:
-    """The picture on the terminal, and whether it is true."""
-
-    def __init__(self, mirror: Mirror, watched: Watched, live: Live) -> None:
-        self._mirror = mirror
-        self._names = watched.names
-        self._live = live
-        self._trouble = ""
-
-    async def run(self, redraw: asyncio.Event) -> None:
-        while True:
-            size = self._live.console.size
-            nodes = {name: node for (_, name), node in self._mirror.items.items()}
-            lines = screen(nodes, self._names, size.width, size.height, self._trouble)
-            self._live.update(Group(*lines), refresh=True)
-            await asyncio.sleep(_LEAST_SECONDS)
-            await redraw.wait()
-            redraw.clear()
-
-    async def check(self, client: KubeClient, redraw: asyncio.Event) -> None:
-        while True:
-            await asyncio.sleep(_ALIVE_SECONDS)
-            trouble = ""
-            try:
-                await client.get(NAMESPACES, "default")
-            except KubeError:
-                pass  # it answers, if only to refuse
-            except UnreachableError:
-                trouble = f"{client.server} does not answer: this is how it was"
-            if trouble != self._trouble:
-                self._trouble = trouble
-                redraw.set()
 
 
 @contextlib.contextmanager
