@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -46,22 +45,22 @@ def claim(name: str, uid: str = "", *drivers: str) -> AllocatedClaim:
     return AllocatedClaim(ClaimRef("default", name, uid or f"uid-{name}"), drivers or ("cpu",))
 
 
-def cache_of(root: Path, **drivers: Driver) -> ClaimCache:
+def cache_of(former: ClaimCache | None = None, **drivers: Driver) -> ClaimCache:
     def find(name: str) -> RegisteredPlugin:
         if name not in drivers:
             raise KubeletError(f"DRA driver {name} is not registered")
         return cast(RegisteredPlugin, drivers[name])
 
-    return ClaimCache(root, find)
+    return ClaimCache(find, former)
 
 
 def ids(cache: ClaimCache, *arguments: Any) -> list[str]:
     return [one for held in cache.devices(*arguments) for one in held.device.cdi_ids]
 
 
-async def test_all_claims_of_a_pod_are_prepared_in_one_call_and_a_prepared_one_not_again(tmp_path: Path) -> None:
+async def test_all_claims_of_a_pod_are_prepared_in_one_call_and_a_prepared_one_not_again() -> None:
     driver = Driver()
-    cache = cache_of(tmp_path, cpu=driver)
+    cache = cache_of(cpu=driver)
     await cache.prepare("pod-1", [claim("x"), claim("y")])
     await cache.prepare("pod-2", [claim("y"), claim("z")])
     assert driver.asked == ["prepare x y", "prepare z"]
@@ -69,17 +68,17 @@ async def test_all_claims_of_a_pod_are_prepared_in_one_call_and_a_prepared_one_n
     assert ids(cache, "uid-x", "b") == ["x-b"]
 
 
-async def test_each_driver_of_a_claim_is_asked(tmp_path: Path) -> None:
+async def test_each_driver_of_a_claim_is_asked() -> None:
     cpu, memory = Driver(), Driver()
-    cache = cache_of(tmp_path, cpu=cpu, memory=memory)
+    cache = cache_of(cpu=cpu, memory=memory)
     await cache.prepare("pod-1", [claim("x", "", "cpu", "memory")])
     assert (cpu.asked, memory.asked) == (["prepare x"], ["prepare x"])
     assert [held.driver for held in cache.devices("uid-x", "a")] == ["cpu", "memory"]
 
 
-async def test_a_claim_is_unprepared_with_its_last_pod(tmp_path: Path) -> None:
+async def test_a_claim_is_unprepared_with_its_last_pod() -> None:
     driver = Driver()
-    cache = cache_of(tmp_path, cpu=driver)
+    cache = cache_of(cpu=driver)
     for pod in ("pod-1", "pod-2"):
         await cache.prepare(pod, [claim("x")])
     await cache.unprepare("pod-1")
@@ -89,9 +88,9 @@ async def test_a_claim_is_unprepared_with_its_last_pod(tmp_path: Path) -> None:
     assert driver.asked == ["prepare x", "unprepare x"]
 
 
-async def test_who_comes_for_a_claim_that_is_being_unprepared_has_it_prepared_again(tmp_path: Path) -> None:
+async def test_who_comes_for_a_claim_that_is_being_unprepared_has_it_prepared_again() -> None:
     driver = Driver()
-    cache = cache_of(tmp_path, cpu=driver)
+    cache = cache_of(cpu=driver)
     await cache.prepare("pod-1", [claim("x")])
     driver.may_unprepare.clear()
     async with asyncio.TaskGroup() as group:
@@ -105,15 +104,15 @@ async def test_who_comes_for_a_claim_that_is_being_unprepared_has_it_prepared_ag
     assert driver.asked[3:] == ["unprepare x"]
 
 
-async def test_a_claim_that_a_pod_names_twice_is_prepared_once(tmp_path: Path) -> None:
+async def test_a_claim_that_a_pod_names_twice_is_prepared_once() -> None:
     driver = Driver()
-    await cache_of(tmp_path, cpu=driver).prepare("pod-1", [claim("x"), claim("x")])
+    await cache_of(cpu=driver).prepare("pod-1", [claim("x"), claim("x")])
     assert driver.asked == ["prepare x"]
 
 
-async def test_what_fails_is_asked_again(tmp_path: Path) -> None:
+async def test_what_fails_is_asked_again() -> None:
     driver = Driver()
-    cache = cache_of(tmp_path, cpu=driver)
+    cache = cache_of(cpu=driver)
     driver.error = "no CPUs"
     with pytest.raises(KubeletError, match="NodePrepareResources failed for ResourceClaim x: no CPUs"):
         await cache.prepare("pod-1", [claim("x")])
@@ -125,18 +124,17 @@ async def test_what_fails_is_asked_again(tmp_path: Path) -> None:
     assert driver.asked == ["prepare x", "unprepare x"] * 2
 
 
-async def test_a_claim_of_the_same_name_waits_for_the_former_one(tmp_path: Path) -> None:
-    cache = cache_of(tmp_path, cpu=Driver())
+async def test_a_claim_of_the_same_name_waits_for_the_former_one() -> None:
+    cache = cache_of(cpu=Driver())
     await cache.prepare("pod-1", [claim("x", "old")])
     with pytest.raises(KubeletError, match="old ResourceClaim with same name x and different UID old still exists"):
         await cache.prepare("pod-2", [claim("x", "new")])
 
 
-async def test_after_a_restart_claims_are_known_but_prepared_again(tmp_path: Path) -> None:
-    await cache_of(tmp_path, cpu=Driver()).prepare("pod-1", [claim("x")])
-    driver = Driver()
-    cache = cache_of(tmp_path, cpu=driver)
-    await cache.load()
+async def test_after_a_restart_claims_are_known_but_prepared_again() -> None:
+    former, driver = cache_of(cpu=Driver()), Driver()
+    await former.prepare("pod-1", [claim("x")])
+    cache = cache_of(former, cpu=driver)
     assert ids(cache, "uid-x", "a") == ["x-a"]
     await cache.prepare("pod-2", [claim("x")])
     assert driver.asked == ["prepare x"]
@@ -146,6 +144,6 @@ async def test_after_a_restart_claims_are_known_but_prepared_again(tmp_path: Pat
     assert driver.asked == ["prepare x", "unprepare x"]
 
 
-async def test_without_the_driver_nothing_is_prepared(tmp_path: Path) -> None:
+async def test_without_the_driver_nothing_is_prepared() -> None:
     with pytest.raises(KubeletError, match="DRA driver cpu is not registered"):
-        await cache_of(tmp_path).prepare("pod-1", [claim("x")])
+        await cache_of().prepare("pod-1", [claim("x")])

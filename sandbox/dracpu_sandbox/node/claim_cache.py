@@ -1,24 +1,18 @@
-"""The kubelet's claims: prepared once for all their pods, unprepared with the last one, kept over a restart in a file.
+"""The kubelet's claims: prepared once for all their pods, unprepared with the last one, known after a restart.
 
-What a kubelet remembers after its restart is which claims there are and with which devices, not that they are
-prepared: the next pod of a claim has it prepared again.
+After its restart a kubelet knows which claims there are and with which devices, not that they are prepared: the next
+pod of a claim has it prepared again.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass, field
 
 import grpc
 
 from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin, prepared_devices
-from dracpu_sandbox.resources import JsonObject
-
-STATE_FILE: Final = "dra_manager_state"  # kubelet: its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +50,16 @@ class CachedClaim:
 class ClaimCache:
     """The claims of one kubelet."""
 
-    def __init__(self, kubelet_root: Path, find: Callable[[str], RegisteredPlugin]) -> None:
-        self._path = kubelet_root / STATE_FILE
+    def __init__(self, find: Callable[[str], RegisteredPlugin], former: "ClaimCache | None" = None) -> None:
         self._find = find
         self._claims: dict[str, CachedClaim] = {}  # by UID
+        for known in former.claims if former is not None else ():  # the real kubelet reads them from a file
+            self._claims[known.ref.uid] = CachedClaim(known.ref, known.drivers, known.pods, known.devices)
 
-    async def load(self) -> None:
-        """What the kubelet before this one has left."""
-        self._claims = await asyncio.to_thread(_read, self._path)
+    @property
+    def claims(self) -> list[CachedClaim]:
+        """All claims."""
+        return list(self._claims.values())
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> None:
         """Prepares what is not prepared yet, with one call for each driver; KubeletError fails the pod's attempt."""
@@ -73,7 +69,6 @@ class ClaimCache:
             known.pods.add(pod_uid)
         async with _alone_with(needed.values()):
             missing = [known for known in needed.values() if not known.prepared]
-            self._save()  # kubelet: before the call, so that it unprepares whatever may have been prepared
             found: dict[str, list[HeldDevice]] = {}
             for driver, group in _by_driver(missing).items():
                 for uid, devices in (await self._call_prepare(driver, group)).items():
@@ -81,7 +76,6 @@ class ClaimCache:
             for uid, held in found.items():
                 self._claims[uid].devices = tuple(held)
                 self._claims[uid].prepared = True
-            self._save()
 
     async def unprepare(self, pod_uid: str) -> None:
         """The pod has ended: its claims are unprepared unless another pod has them. KubeletError: try again."""
@@ -95,7 +89,6 @@ class ClaimCache:
                 known.prepared = False  # another pod may have come for it meanwhile, and prepares it anew
                 if not known.pods:
                     self._claims.pop(known.ref.uid, None)
-            self._save()
 
     def stale_pods(self, alive: Collection[str]) -> set[str]:
         """Pods that have claims and do not exist any more."""
@@ -144,10 +137,6 @@ class ClaimCache:
                     f"NodeUnprepareResources failed for ResourceClaim {known.ref.name}: {errors[known.ref.uid]}"
                 )
 
-    def _save(self) -> None:
-        """Small, and at once: a thread would go on writing after its kubelet's end, into the file of the next one."""
-        _write(self._path, json.dumps([_encode(known) for known in self._claims.values()]))
-
 
 @asynccontextmanager
 async def _alone_with(claims: Iterable[CachedClaim]) -> AsyncIterator[None]:
@@ -164,37 +153,3 @@ def _by_driver(claims: Iterable[CachedClaim]) -> Mapping[str, list[CachedClaim]]
         for driver in known.drivers:
             found.setdefault(driver, []).append(known)
     return found
-
-
-def _encode(known: CachedClaim) -> JsonObject:
-    return {
-        "claim": asdict(known.ref),
-        "drivers": known.drivers,
-        "pods": sorted(known.pods),
-        "devices": [{"driver": held.driver, **asdict(held.device)} for held in known.devices],
-    }
-
-
-def _decode(item: JsonObject) -> CachedClaim:
-    devices = tuple(
-        HeldDevice(
-            one["driver"],
-            PreparedDevice(tuple(one["requests"]), one["pool"], one["device"], one["share_id"], tuple(one["cdi_ids"])),
-        )
-        for one in item["devices"]
-    )
-    return CachedClaim(ClaimRef(**item["claim"]), tuple(item["drivers"]), set(item["pods"]), devices)
-
-
-def _read(path: Path) -> dict[str, CachedClaim]:
-    if not path.exists():
-        return {}
-    claims = [_decode(item) for item in json.loads(path.read_text())]
-    return {known.ref.uid: known for known in claims}
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".new")
-    temporary.write_text(text)
-    temporary.replace(path)

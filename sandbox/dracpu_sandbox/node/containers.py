@@ -1,9 +1,11 @@
 """Pods and containers as the runtime keeps them, and as NRI shows them."""
 
+import asyncio
 import itertools
 from dataclasses import dataclass, field
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
+from dracpu_sandbox.node.programs import FOR_EVER, Program
 
 _ids = itertools.count(1)
 
@@ -40,6 +42,20 @@ class Container:
     state: "nri.ContainerState.ValueType" = nri.CONTAINER_CREATED
     stored: bool = False  # False while it is being created: updates do not find it
     ballast: int = 0  # bytes of environment, to make messages large
+    program: Program = FOR_EVER
+    exit_code: int = 0
+    log: list[str] = field(default_factory=list)
+    ending: "asyncio.Task[None] | None" = None  # plays the program, where that ends by itself
+
+    @property
+    def started(self) -> bool:
+        """Whether it runs, or has run."""
+        return self.state != nri.CONTAINER_CREATED
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.state == nri.CONTAINER_RUNNING
 
     def message(self, *, with_cdi: bool = True) -> nri.Container:
         """As the plugin sees it."""

@@ -31,15 +31,23 @@ class NoContainerError(SandboxError):
 
 
 class Kubelet:
-    """One process: a restart is another one on the same root and the same runtime."""
+    """One process. A restart is another one, on the same root and runtime, which knows the former one's claims."""
 
-    def __init__(self, node_name: str, root: Path, client: KubeClient, runtime: SimulatedRuntime, pace: Pace) -> None:
+    def __init__(
+        self,
+        node_name: str,
+        root: Path,
+        client: KubeClient,
+        runtime: SimulatedRuntime,
+        pace: Pace,
+        former: "Kubelet | None" = None,
+    ) -> None:
         self._node_name = node_name
         self._client = client
         self._runtime = runtime
         self._pace = pace
         self.plugins = PluginManager(root / "plugins_registry", pace, self._delete_slices, self._wake_all)
-        self._claims = ClaimCache(root, self.plugins.find)
+        self.claims: ClaimCache = ClaimCache(self.plugins.find, former.claims if former is not None else None)
         self._events = EventRecorder(client, "kubelet", node_name)
         self._workers: dict[str, PodWorker] = {}  # by pod UID
         self._hosts = itertools.count(1)  # addresses of pods
@@ -49,7 +57,6 @@ class Kubelet:
 
     async def run(self) -> None:
         """Until cancelled; pods go on without it."""
-        await self._claims.load()
         await self._delete_slices()  # kubelet: at its start, whoever made them and however fresh they are
         self._runtime.on_change = self._wake
         async with asyncio.TaskGroup() as group:
@@ -94,7 +101,7 @@ class Kubelet:
             pod,
             self._client,
             self._runtime,
-            self._claims,
+            self.claims,
             self._events,
             self._health_of,
             self._pace,
@@ -123,9 +130,9 @@ class Kubelet:
         """kubelet: claims of pods that have gone while it was not there are unprepared."""
         await self._listed.wait()
         while True:
-            for uid in self._claims.stale_pods(set(self._workers)):
+            for uid in self.claims.stale_pods(set(self._workers)):
                 try:
-                    await self._claims.unprepare(uid)
+                    await self.claims.unprepare(uid)
                 except KubeletError as error:
                     log.warning("stale claims not unprepared", pod_uid=uid, error=str(error))
             await asyncio.sleep(self._pace.stale_claims)

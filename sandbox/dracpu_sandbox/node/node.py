@@ -77,6 +77,7 @@ class SimulatedNode:
         self._online = CpuSet()
         self._host: AgentHost = self._make_host(agent)
         self._kubelet: Kubelet | None = None
+        self._former_kubelet: Kubelet | None = None
         self._client: KubeClient | None = None
         self._group: asyncio.TaskGroup | None = None
         self._context: contextvars.Context | None = None  # whose logs these are, whoever restarts a part of it
@@ -211,7 +212,7 @@ class SimulatedNode:
     def _start_kubelet(self) -> None:
         assert self._group is not None
         assert self._client is not None
-        self._kubelet = Kubelet(self.name, self._var, self._client, self._runtime, self._pace)
+        self._kubelet = Kubelet(self.name, self._var, self._client, self._runtime, self._pace, self._former_kubelet)
         self._kubelet.plugins.expect_driver(DRIVER)
         self._kubelet_task = self._group.create_task(
             self._kubelet.run(), name=f"{self.name} kubelet", context=self._context
@@ -221,7 +222,7 @@ class SimulatedNode:
         if self._kubelet_task is not None:
             await _cancel(self._kubelet_task)
             await self._runtime.settle()
-        self._kubelet = self._kubelet_task = None
+        self._former_kubelet, self._kubelet, self._kubelet_task = self._kubelet, None, None
 
     async def _end_agent(self, *, brutal: bool) -> None:
         if self._agent_task is None:

@@ -6,7 +6,6 @@ runtime, as it does under containerd's shims; a reboot it does not.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -35,27 +34,6 @@ def effective_cpus(configured: str, online: CpuSet) -> CpuSet:
     return CpuSet.parse(configured) & online or online
 
 
-@dataclass
-class _Process:
-    """What is known of a container beyond its cgroup."""
-
-    program: Program
-    exit_code: int = 0
-    log: list[str] = field(default_factory=list)
-    ending: "asyncio.Task[None] | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerState:
-    """A container, as the kubelet asks for it."""
-
-    id: str
-    name: str
-    started: bool  # running, or ended since
-    running: bool
-    exit_code: int
-
-
 class SimulatedRuntime:
     """One node's runtime, from `start` to `stop`."""
 
@@ -67,7 +45,6 @@ class SimulatedRuntime:
         self._online = online
         self._up = False
         self._sandboxes: dict[str, PodSandbox] = {}  # by pod UID
-        self._processes: dict[str, _Process] = {}  # by container id
         self._calls: set[asyncio.Task[Any]] = set()  # of the kubelet, at hand
 
     # ---- the process
@@ -85,12 +62,11 @@ class SimulatedRuntime:
 
     async def kill_everything(self) -> None:
         """The machine goes down: containers and pods end with it, and nobody is told."""
-        endings = [process.ending for process in self._processes.values() if process.ending is not None]
+        endings = [known.ending for known in self.nri.containers.values() if known.ending is not None]
         for task in (*self._calls, *endings):
             task.cancel()
         await asyncio.gather(*self._calls, *endings, return_exceptions=True)
         self._sandboxes.clear()
-        self._processes.clear()
         self.nri.containers.clear()
 
     async def settle(self) -> None:
@@ -113,19 +89,9 @@ class SimulatedRuntime:
         """Its containers are removed already."""
         self._sandboxes.pop(uid, None)
 
-    def containers_of(self, pod_uid: str) -> list[ContainerState]:
+    def containers_of(self, pod_uid: str) -> list[Container]:
         """All containers of a pod, oldest first; those that have ended stay until they are removed."""
-        return [
-            ContainerState(
-                known.id,
-                known.name,
-                known.state != nri.CONTAINER_CREATED,
-                known.state == nri.CONTAINER_RUNNING,
-                self._processes[known.id].exit_code,
-            )
-            for known in self.nri.containers.values()
-            if known.pod.uid == pod_uid and known.id in self._processes
-        ]
+        return [known for known in self.nri.containers.values() if known.pod.uid == pod_uid]
 
     async def create(
         self, pod: PodSandbox, name: str, *, env: Sequence[str], cdi_devices: Sequence[str], program: Program
@@ -137,17 +103,17 @@ class SimulatedRuntime:
     async def start_container(self, container_id: str) -> None:
         """Starts a created container. Raises HookError."""
         self._require_up()
-        await self._to_the_end(self._start(container_id))
+        await self._to_the_end(self._start(self.nri.containers[container_id]))
 
     async def stop_container(self, container_id: str) -> None:
         """Ends a container at once: nothing in it could use a grace period."""
         self._require_up()
-        await self._to_the_end(self._stop(container_id))
+        await self._to_the_end(self._stop(self.nri.containers[container_id]))
 
     async def remove_container(self, container_id: str) -> None:
         """Forgets a container that has ended, or was never started."""
         self._require_up()
-        await self._to_the_end(self._remove(container_id))
+        await self._to_the_end(self.nri.remove_container(container_id))
 
     async def _create(
         self, pod: PodSandbox, name: str, env: Sequence[str], cdi_devices: Sequence[str], program: Program
@@ -155,29 +121,23 @@ class SimulatedRuntime:
         # containerd: CDI devices are injected before the hook, so that plugins see their environment.
         injected = await asyncio.to_thread(environment_of, self._cdi_dir, cdi_devices)
         made = await self.nri.create_container(pod, name, env=[*env, *injected], cdi_devices=cdi_devices, start=False)
-        self._processes[made] = _Process(program)
+        self.nri.containers[made].program = program
         return made
 
-    async def _start(self, container_id: str) -> None:
-        await self.nri.start_container(container_id)
-        process = self._processes[container_id]
-        if process.program.seconds is not None:
-            process.ending = asyncio.create_task(self._play(container_id), name=f"{container_id} plays")
+    async def _start(self, container: Container) -> None:
+        await self.nri.start_container(container.id)
+        if container.program.seconds is not None:
+            container.ending = asyncio.create_task(self._play(container), name=f"{container.id} plays")
         self.look_at_cpus()
 
-    async def _stop(self, container_id: str) -> None:
-        ending = self._processes[container_id].ending
-        if self.nri.containers[container_id].state == nri.CONTAINER_STOPPED:
-            if ending is not None:
-                await asyncio.wait((ending,))  # it ends by itself at this moment, and plugins hear of it
+    async def _stop(self, container: Container) -> None:
+        if container.state == nri.CONTAINER_STOPPED:
+            if container.ending is not None:
+                await asyncio.wait((container.ending,))  # it ends by itself at this moment, and plugins are told
             return
-        if ending is not None:
-            ending.cancel()
-        await self._end(container_id, KILLED)
-
-    async def _remove(self, container_id: str) -> None:
-        await self.nri.remove_container(container_id)
-        self._processes.pop(container_id, None)
+        if container.ending is not None:
+            container.ending.cancel()
+        await self._end(container, KILLED)
 
     async def _to_the_end(self, call: Coroutine[Any, Any, _T]) -> _T:
         """A kubelet may end at any moment; what it has asked for is done all the same, and plugins hear of it whole."""
@@ -202,31 +162,25 @@ class SimulatedRuntime:
 
     def log_of(self, container_id: str) -> str:
         """What a container has written."""
-        return "".join(self._processes[container_id].log)
+        return "".join(self.nri.containers[container_id].log)
 
     def look_at_cpus(self) -> None:
-        """Running containers notice on which CPUs they may run now, and write it down."""
+        """Running containers notice on which CPUs they may run now, and write it into their logs."""
         for container in self.nri.containers.values():
-            process = self._processes.get(container.id)
-            if process is None or container.state != nri.CONTAINER_RUNNING:
-                continue
             line = f"Cpus_allowed_list:\t{self.cpus_of(container.id)}\n"
-            if not process.log or process.log[-1] != line:
-                process.log.append(line)
+            if container.running and container.log[-1:] != [line]:
+                container.log.append(line)
                 self.on_change(container.pod.uid)
 
-    async def _play(self, container_id: str) -> None:
-        program = self._processes[container_id].program
-        await asyncio.sleep(program.seconds or 0)
-        await self._end(container_id, program.exit_code)
+    async def _play(self, container: Container) -> None:
+        await asyncio.sleep(container.program.seconds or 0)
+        await self._end(container, container.program.exit_code)
 
-    async def _end(self, container_id: str, exit_code: int) -> None:
-        container: Container = self.nri.containers[container_id]
-        if container.state == nri.CONTAINER_STOPPED:
-            return
-        self._processes[container_id].exit_code = exit_code
-        await self.nri.stop_container(container_id)
-        self.on_change(container.pod.uid)
+    async def _end(self, container: Container, exit_code: int) -> None:
+        if container.state != nri.CONTAINER_STOPPED:
+            container.exit_code = exit_code
+            await self.nri.stop_container(container.id)
+            self.on_change(container.pod.uid)
 
     def _require_up(self) -> None:
         if not self._up:
