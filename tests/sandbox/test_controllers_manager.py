@@ -65,31 +65,6 @@ async def test_a_claim_is_released_when_its_pod_has_ended_and_another_gets_the_d
     assert await plane.bound("q") == "n1"
 
 
-async def test_a_claim_is_released_when_its_pod_is_deleted(plane) -> None:
-    await plane.add(*CLUSTER, claim("c", request(cpus=8)), pod("p", "c"))
-    await plane.bound("p")
-    await plane.client.delete(PODS, "p", "default", grace=0)
-    await plane.until(CLAIMS, "c", unallocated)
-
-
-async def test_a_claim_stays_while_one_of_its_pods_runs(plane) -> None:
-    await plane.add(*CLUSTER, claim("c", request(cpus=8)), pod("a", "c"), pod("b", "c"))
-    await plane.bound("a")
-    await plane.bound("b")
-    await plane.phase("a", "Failed")
-    left = await plane.until(CLAIMS, "c", lambda one: len(one["status"].get("reservedFor", [])) == 1)
-    assert left["status"]["reservedFor"][0]["name"] == "b"
-    assert not unallocated(left)
-
-
-async def test_a_generated_claim_goes_when_its_pod_ends(plane) -> None:
-    await plane.add(*CLUSTER, template("cpus", request(cpus=8)), pod("p", templates=["cpus"]))
-    await plane.bound("p")
-    name = await claim_of(plane, "p")
-    await plane.phase("p", "Succeeded")
-    await plane.until_gone(CLAIMS, name)
-
-
 async def test_a_generated_claim_goes_when_its_pod_is_deleted(plane) -> None:
     await plane.add(*CLUSTER, template("cpus", request(cpus=8)), pod("p", templates=["cpus"]))
     await plane.bound("p")

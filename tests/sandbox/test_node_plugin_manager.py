@@ -140,15 +140,3 @@ async def test_the_health_of_devices_is_followed_and_unknown_without_the_driver(
         assert await one.health("Unhealthy") == "CPU 3 is offline"
         await driver.plugin.stop()
         await one.health("Unknown")
-
-
-async def test_hidden_files_and_files_that_are_no_sockets_are_nobodys_business() -> None:
-    async with world() as one:
-        registry = one.root / "plugins_registry"
-        registry.mkdir()
-        async with await asyncio.start_unix_server(lambda _reader, writer: writer.close(), registry / ".hidden.sock"):
-            (registry / "file").write_text("")
-            driver = Driver(one.root)
-            await driver.plugin.start()
-            await driver.statuses.get()
-            await driver.plugin.stop()

@@ -1,9 +1,7 @@
 """Pods on a simulated node: claims, CPUs, how they start and how they end."""
 
-from nodes import NODE, share, spec, uid, whole
+from nodes import NODE, share, uid
 from one_node import one_node
-
-from dracpu_api.settings import Mode
 
 NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"
 
@@ -39,16 +37,6 @@ async def test_a_pod_with_a_claim_runs_on_its_own_cpus_and_the_others_move_away(
         world.delete("db")
         await world.gone("db")
         await world.api.until(lambda: world.pinned("web") == "main: 2-7")
-
-
-async def test_containers_get_the_cpus_of_the_requests_that_they_name() -> None:
-    async with one_node() as world:
-        world.claim(1, [share(NUMA1, 2, "big", 1), share(NUMA0, 1, "small", 2)], "pair")
-        claims = [{"name": "cpus", "resourceClaimName": "claim-1"}]
-        containers = [container("a", request="big"), container("b", request="small"), container("c")]
-        world.pod("pair", containers=containers, resourceClaims=claims)
-        await world.runs("pair")
-        assert world.pinned("pair") == "a: 4-5, b: 2, c: 3,6-7"
 
 
 async def test_the_health_of_devices_stands_beside_the_containers_that_have_them() -> None:
@@ -129,46 +117,6 @@ async def test_a_pod_that_the_claim_is_not_reserved_for_does_not_get_it() -> Non
         assert "pod db is not allowed to use ResourceClaim claim-1" in world.events("FailedPrepareDynamicResources")[0]
 
 
-async def test_without_its_driver_a_pod_waits() -> None:
-    async with one_node() as world:
-        await world.node.stop_agent()
-        world.claim(1, [share(NUMA1, 2)], "db")
-        world.pod("db", {"cpus": "claim-1"})
-        told = "Failed to prepare dynamic resources: DRA driver dra.cpu is not registered"
-        await world.api.until(lambda: told in world.events("FailedPrepareDynamicResources"))
-        await world.node.start_agent()
-        await world.runs("db")
-
-
-async def test_a_claim_of_two_pods_is_unprepared_with_the_last_one() -> None:
-    async with one_node() as world:
-        world.claim(1, [share(NUMA1, 2)], "a", "b")
-        for pod in ("a", "b"):
-            world.pod(pod, {"cpus": "claim-1"})
-        await world.runs("a", "b")
-        assert world.pinned("a") == world.pinned("b") == "main: 4-5"
-        world.delete("a")
-        await world.gone("a")
-        assert world.pinned("b") == "main: 4-5"
-        assert (world.node.root / f"run/cdi/dra.k8s.io-cpu_{uid(1)}.json").exists()
-        world.delete("b")
-        await world.gone("b")
-        assert not (world.node.root / f"run/cdi/dra.k8s.io-cpu_{uid(1)}.json").exists()
-
-
-async def test_a_forged_claim_is_refused_when_the_container_is_created() -> None:
-    async with one_node() as world:
-        forged = container("main", env=[{"name": f"DRA_CPUSET_{uid(1)}", "value": "2-3"}])
-        world.pod("thief", containers=[forged])
-        await world.api.until(lambda: world.events("Failed"))
-        assert "DRA_CPUSET" in world.events("Failed")[0]
-        await world.api.until(lambda: world.status("thief").get("containerStatuses"))
-        (main,) = world.status("thief")["containerStatuses"]
-        assert main["state"]["waiting"]["reason"] == "CreateContainerError"
-        world.delete("thief")
-        await world.gone("thief")
-
-
 async def test_a_pod_that_is_deleted_by_force_leaves_nothing_running() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 4)], "db")
@@ -212,14 +160,6 @@ async def test_a_pod_takes_the_place_of_another_of_its_name() -> None:
         world.api.expire_watches()  # so that nobody is told of the deletion
         world.api.release_watches()
         await world.api.until(lambda: world.pinned("web") == "main: 2-7")
-
-
-async def test_individual_devices_arrive_in_one_cpuset() -> None:
-    async with one_node(spec(Mode.INDIVIDUAL)) as world:
-        world.claim(1, [whole(2), whole(5)], "db")
-        world.pod("db", {"cpus": "claim-1"})
-        await world.runs("db")
-        assert world.pinned("db") == "main: 2,5"
 
 
 async def test_the_node_registers_itself() -> None:

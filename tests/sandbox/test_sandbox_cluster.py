@@ -8,13 +8,13 @@ import pytest
 
 from dracpu_api.cpuset import CpuSet
 from dracpu_operator.errors import AccessError
-from dracpu_sandbox.client import ConflictError, InvalidError, UnreachableError
+from dracpu_sandbox.client import InvalidError, UnreachableError
 from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.install import DEFAULT_CONFIG
 from dracpu_sandbox.machines.presets import LAB, TINY
 from dracpu_sandbox.operating import operate
-from dracpu_sandbox.resources import CLAIMS, CONFIGS, CPU_NODES, PODS
+from dracpu_sandbox.resources import CONFIGS, PODS
 from dracpu_sandbox.stories.telling import Story
 
 
@@ -29,36 +29,6 @@ async def test_a_pod_gets_its_cpus_and_its_status_names_them(cluster: Sandbox, s
     pod = await cluster.client.get(PODS, "web", "default")
     (pinned,) = [one for one in pod["status"]["conditions"] if one["type"] == "sandbox.dra.cpu/Pinned"]
     assert (pinned["status"], pinned["message"]) == ("True", "main: 2-3")
-
-
-async def test_the_claim_tells_its_cpus_and_the_node_tells_its_claims(cluster: Sandbox, story: Story) -> None:
-    await story.pod("web", cpus=2)
-    await story.until_running("web")
-    name = (await story.claim_of("web"))["metadata"]["name"]
-
-    async def told() -> bool:
-        claim = await cluster.client.get(CLAIMS, name, "default")
-        return [one.get("data") for one in claim["status"].get("devices") or ()] == [{"cpuset": "2-3"}]
-
-    async def listed() -> bool:
-        status = (await cluster.client.get(CPU_NODES, "node-1"))["status"]
-        return [(one["name"], one["cpus"]) for one in status["claims"]] == [(name, "2-3")]
-
-    await story.until("the claim's status names its CPUs", told)
-    await story.until("the node's status names the claim", listed)
-
-
-async def test_the_logs_of_a_pod_tell_where_it_has_run(cluster: Sandbox, story: Story) -> None:
-    await story.pod("plain")
-    await story.until_running("plain")
-    await story.pod("web", cpus=2)
-    await story.until_running("web")
-    expected = ["Cpus_allowed_list:\t2-7", "Cpus_allowed_list:\t4-7"]
-    await story.until(
-        "the log has both",
-        lambda: cluster.nodes["node-1"].logs("default", "plain", "main").splitlines() == expected,
-        lambda: cluster.nodes["node-1"].logs("default", "plain", "main"),
-    )
 
 
 async def test_agents_are_pods_that_tell_how_they_are_and_what_they_did(cluster: Sandbox, story: Story) -> None:
@@ -85,18 +55,6 @@ async def test_somebody_who_deletes_an_agents_pod_harms_nobody(cluster: Sandbox,
     await cluster.client.delete(PODS, "agent-node-1", "dra-cpu-system")
     await story.pod("web", cpus=2)
     await story.until_running("web")
-
-
-async def test_a_restarted_kubelet_and_runtime_change_nothing(story: Story) -> None:
-    node = story.node("node-1")
-    await story.pod("web", cpus=2)
-    await story.until_running("web")
-    await node.restart_kubelet()
-    await node.restart_runtime()
-    await story.pod("db", cpus=2)
-    await story.until_running("db")
-    assert story.cpus("web") == CpuSet.parse("2-3")
-    await story.until_exclusive()
 
 
 async def test_a_config_that_cannot_be_right_is_refused(cluster: Sandbox) -> None:
@@ -134,11 +92,6 @@ async def test_a_node_that_cannot_become_ready_says_why() -> None:
     async with Sandbox({"node-1": LAB}, config=impossible) as sandbox:
         with pytest.raises(SandboxError, match=r"node-1 has not become ready: ConfigApplied: .*reserved"):
             await sandbox.ready()
-
-
-async def test_the_default_config_is_there_already(cluster: Sandbox) -> None:
-    with pytest.raises(ConflictError):
-        await cluster.client.create(CONFIGS, DEFAULT_CONFIG)
 
 
 async def test_each_part_has_a_log_of_its_own_whoever_restarts_it(cluster: Sandbox, story: Story) -> None:

@@ -77,15 +77,6 @@ def test_a_count_needs_distinct_devices_and_two_requests_do_not() -> None:
     assert shop.devices(claim("b", request("x", cpus=1), request("y", cpus=1))) == ["g0", "g0"]
 
 
-def test_capacity_filters_exclusive_devices() -> None:
-    sizes = [single(number, capacity={CPU: {"value": str(size)}}) for number, size in enumerate((8, 16))]
-    found = Shop(slice_of("n1", sizes)).allocate(claim("a", request(cpus=10)))
-    assert found
-    assert found[0]["devices"]["results"] == [
-        {"request": "main", "driver": "dra.cpu", "pool": "n1", "device": "cpudev001"}
-    ]
-
-
 def test_selectors_of_class_and_request_both_hold() -> None:
     shop = Shop(
         slice_of("n1", [single(0)], driver="other"),
@@ -153,13 +144,6 @@ def test_a_device_without_the_attribute_does_not_match() -> None:
         assert shop.devices(claim("a", request(), constraints=[{constraint: NUMA}])) is None
 
 
-def test_values_of_different_types_never_match() -> None:
-    text = {"name": "text", "attributes": {NUMA: {"string": "0"}}}
-    shop = Shop(slice_of("n1", [single(0), text]))
-    assert shop.devices(claim("a", request(count=2), constraints=[{"matchAttribute": NUMA}])) is None
-    assert shop.devices(claim("b", request(count=2), constraints=[{"distinctAttribute": NUMA}])) is not None
-
-
 def test_attributes_with_several_values_match_in_one_and_differ_in_all() -> None:
     root = "resource.kubernetes.io/pcieRoot"
     devices = [
@@ -193,11 +177,6 @@ def test_taints_keep_away_all_that_do_not_tolerate_them(effect) -> None:
     assert found[0]["devices"]["results"][0]["tolerations"] == [TOLERATION]
 
 
-def test_a_taint_without_effect_keeps_nobody_away() -> None:
-    shop = Shop(slice_of("n1", [single(0, taints=[{**TAINT, "effect": "None"}])]))
-    assert shop.devices(claim("a", request())) == ["cpudev000"]
-
-
 def test_all_means_every_device_or_none() -> None:
     everything = request(allocationMode="All")
     shop = Shop(slice_of("n1", cpus(4)))
@@ -215,13 +194,6 @@ def test_all_means_every_device_or_none() -> None:
 def test_all_is_refused_when_one_device_is_tainted() -> None:
     shop = Shop(slice_of("n1", [single(0), single(1, taints=[TAINT])]))
     assert shop.devices(claim("a", request(allocationMode="All"))) is None
-
-
-def test_all_takes_one_share_of_each() -> None:
-    shop = Shop(slice_of("n1", PAIR))
-    assert shop.devices(claim("a", request(cpus=2, allocationMode="All"))) == ["g0", "g1"]
-    assert shop.devices(claim("b", request(cpus=10, allocationMode="All"))) == ["g0", "g1"]
-    assert shop.devices(claim("c", request(cpus=1, allocationMode="All"))) is None
 
 
 @pytest.mark.parametrize(

@@ -48,13 +48,6 @@ async def test_a_pod_and_its_claim_get_a_node_and_devices(plane) -> None:
     assert given["status"]["allocation"]["devices"]["results"][0]["pool"] == "n2"
 
 
-async def test_pods_without_claims_are_spread(plane) -> None:
-    await plane.add(node("n1"), node("n2"), pod("a"))
-    assert await plane.bound("a") == "n1"
-    await plane.add(pod("b"))
-    assert await plane.bound("b") == "n2"
-
-
 async def test_a_pod_that_does_not_fit_is_told_and_tried_again_when_something_changes(plane) -> None:
     await plane.add(*CLUSTER, claim("c", request(cpus=32)), pod("p", "c"))
     assert await plane.refused("p", "cannot") == "0/2 nodes are available: 2 cannot allocate all claims."
@@ -73,42 +66,6 @@ async def test_events_tell_of_refusal_and_of_success(plane) -> None:
     assert (scheduled["type"], scheduled["note"]) == ("Normal", "Successfully assigned default/p to n1")
 
 
-async def test_a_refusal_names_what_is_missing(plane) -> None:
-    await plane.add(node("n1"), pod("p", "c"))
-    assert 'resourceclaim "c" not found' in await plane.refused("p")
-    await plane.add(claim("c", request()))
-    assert "device class dra.cpu does not exist" in await plane.refused("p", "class")
-    await plane.add(device_class())
-    await plane.refused("p", "cannot allocate")
-    await plane.add(slice_of("n1", [single(0)]))
-    assert await plane.bound("p") == "n1"
-
-
-async def test_a_device_that_is_released_goes_to_who_waits(plane) -> None:
-    await plane.add(device_class(), node("n1"), slice_of("n1", [single(0)]))
-    await plane.add(claim("a", request()), pod("first", "a"))
-    await plane.bound("first")
-    await plane.add(claim("b", request()), pod("second", "b"))
-    await plane.refused("second")
-    given = await plane.client.get(CLAIMS, "a", "default")
-    await plane.client.replace(CLAIMS, {**given, "status": {}}, "status")
-    assert await plane.bound("second") == "n1"
-
-
-async def test_pods_that_share_a_claim_run_on_its_node(plane) -> None:
-    await plane.add(*CLUSTER, claim("c", request(cpus=12)), pod("a", "c"), pod("b", "c"))
-    assert await plane.bound("a") == await plane.bound("b") == "n2"
-    given = await plane.until(CLAIMS, "c", lambda one: len(one["status"].get("reservedFor", [])) == 2)
-    assert sorted(user["name"] for user in given["status"]["reservedFor"]) == ["a", "b"]
-
-
-async def test_several_claims_of_a_pod_are_all_given(plane) -> None:
-    await plane.add(*CLUSTER, claim("x", request(cpus=10)), claim("y", request(cpus=6)), pod("p", "x", "y"))
-    assert await plane.bound("p") == "n2"
-    for name in ("x", "y"):
-        assert devices_of(await plane.client.get(CLAIMS, name, "default")) == ["g"]
-
-
 async def test_many_pods_at_once_never_get_one_cpu_twice(plane) -> None:
     await plane.add(device_class(), *(node(f"n{one}") for one in range(4)))
     await plane.add(*(slice_of(f"n{one}", [single(number) for number in range(8)]) for one in range(4)))
@@ -122,20 +79,6 @@ async def test_many_pods_at_once_never_get_one_cpu_twice(plane) -> None:
         for result in one["status"]["allocation"]["devices"]["results"]
     ]
     assert len(set(given)) == len(given) == 32
-
-
-async def test_gated_and_foreign_pods_are_left_alone(plane) -> None:
-    await plane.add(
-        node("n1"),
-        pod("gated", schedulingGates=[{"name": "wait"}]),
-        pod("foreign", schedulerName="other"),
-        pod("ours"),
-    )
-    await plane.bound("ours")
-    for name in ("gated", "foreign"):
-        assert "nodeName" not in (await plane.client.get(PODS, name, "default"))["spec"]
-    await plane.client.patch(PODS, "gated", {"spec": {"schedulingGates": []}}, "default")
-    assert await plane.bound("gated") == "n1"
 
 
 async def test_a_conflict_is_tried_again_with_what_stands_there_now() -> None:
@@ -213,14 +156,6 @@ async def test_a_pod_is_placed_though_its_events_are_lost() -> None:
         await plane.refused("p")
         await plane.add(node("n1"))
         assert await plane.bound("p") == "n1"
-
-
-async def test_an_expression_that_fails_is_told_to_the_pod_and_holds_up_no_other(plane) -> None:
-    failing = request(cpus=1, cel='device.attributes["dra.cpu"].absent == 1')
-    await plane.add(*CLUSTER, claim("c", failing), pod("p", "c"))
-    assert 'Key not found in map : "absent"' in await plane.refused("p")
-    await plane.add(pod("other"))
-    await plane.bound("other")
 
 
 async def test_a_claim_that_a_pod_names_twice_is_given_once() -> None:

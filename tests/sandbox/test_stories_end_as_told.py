@@ -25,11 +25,6 @@ async def test_it_ends_as_told(name: str) -> None:
     assert told[-1].endswith("ended as told")
 
 
-async def test_what_was_expected_and_what_was_seen_are_told(tmp_path: Path) -> None:
-    with pytest.raises(UnexpectedError, match=r"^expected: two\nseen:     one$"):
-        await play(mine(tmp_path, "story.expects('two', 1 == 2, 'one')"), lambda line: None)
-
-
 async def test_a_pod_that_does_not_come_up_says_why(tmp_path: Path) -> None:
     scenario = mine(tmp_path, "await story.pod('greedy', cpus=9); await story.until_running('greedy')")
     with pytest.raises(UnexpectedError) as caught:

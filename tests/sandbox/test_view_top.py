@@ -51,16 +51,8 @@ def test_it_is_never_higher_than_the_window() -> None:
         assert len(shown(5, height)) <= height
 
 
-def test_all_nodes_are_shown_where_they_just_fit() -> None:
-    assert headings(shown(2, 1 + 2 * NODE_LINES)) == ["node-1", "node-2"]
-
-
 def test_trouble_with_the_api_server_is_told_first() -> None:
     assert shown(1, 20, trouble="the server does not answer")[0] == "the server does not answer"
-
-
-def test_without_nodes_it_says_so() -> None:
-    assert shown(0, 20)[-1] == "no CpuNode yet"
 
 
 async def test_the_nodes_of_a_cluster_are_printed_once(cluster: Sandbox) -> None:
