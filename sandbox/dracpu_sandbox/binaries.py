@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from dracpu_sandbox.client import KubeClient, KubeError, UnreachableError
-from dracpu_sandbox.controlplane import ControlPlane, Parts, our_controllers, our_scheduler
+from dracpu_sandbox.controllers import manager
+from dracpu_sandbox.controllers.scheduling import Scheduler
+from dracpu_sandbox.controlplane import ControlPlane, Parts
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import NAMESPACES, JsonObject
 
@@ -56,9 +58,9 @@ async def real(assets: Path, folder: Path, port: int) -> AsyncGenerator[ControlP
         def parts(client: KubeClient) -> Parts:
             running: Parts = {process.name: process.watched() for process in processes}
             if SCHEDULER not in found:
-                running["scheduler"] = our_scheduler(client)
+                running["scheduler"] = Scheduler(client).run()
             if CONTROLLERS not in found:
-                running["controllers"] = our_controllers(client)
+                running["controllers"] = manager.run(client)
             return running
 
         yield ControlPlane(f"{', '.join(found)} on {server}", kubeconfig, parts)

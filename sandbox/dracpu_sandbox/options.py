@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeAlias
@@ -29,9 +30,7 @@ _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _add_up(commands: _Commands) -> None:
     up = commands.add_parser("up", help="a cluster to play with, until Ctrl-C")
-    up.add_argument(
-        "--nodes", type=_positive, metavar="N", help="how many; machines take turns (default: each one once)"
-    )
+    up.add_argument("--nodes", type=_nodes, metavar="N", help="how many; machines take turns (default: each one once)")
     up.add_argument(
         "--machine",
         action="append",
@@ -50,7 +49,7 @@ def _add_run(commands: _Commands) -> None:
     which = run.add_mutually_exclusive_group(required=True)
     which.add_argument("scenario", nargs="?", metavar="SCENARIO", help="its name, or a .py file of your own")
     which.add_argument("--list", action="store_true", help="name the stories")
-    run.add_argument("--nodes", type=_positive, default=0, metavar="N", help="another number of nodes than the story's")
+    run.add_argument("--nodes", type=_nodes, default=0, metavar="N", help="another number of nodes than the story's")
     run.add_argument("--verbose", action="store_true", help="show the logs of operator and agents")
 
 
@@ -63,13 +62,11 @@ def _add_top(commands: _Commands) -> None:
     top.add_argument("--once", action="store_true", help="print them once")
 
 
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes")
+def _number(text: str, least: int, most: int, what: str) -> int:
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return int(text)
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)
+_nodes = partial(_number, least=1, most=5_000, what="a number of nodes")
+_port = partial(_number, least=0, most=65_535, what="a port")

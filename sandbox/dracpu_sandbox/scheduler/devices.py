@@ -1,7 +1,7 @@
 """Devices as slices offer them, in typed records."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -34,34 +34,22 @@ class Capacity:
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """A device, equal only to itself. Attributes always bear their domain, capacity keys stay as they are written."""
+    """A device, equal only to itself. Attributes always have their domain, capacity keys stay as they are written."""
 
     driver: str
     pool: str
     name: str
-    attributes: Mapping[str, Values] = field(default_factory=dict)
-    capacity: Mapping[str, Capacity] = field(default_factory=dict)
-    shareable: bool = False  # allowMultipleAllocations
-    taints: tuple[JsonObject, ...] = ()
-    consumes: tuple[tuple[str, str, Quantity], ...] = ()  # counter set, counter, amount
-    plain_attributes: Mapping[str, Any] = field(default_factory=dict)  # as expressions see them
+    shareable: bool  # allowMultipleAllocations
+    attributes: Mapping[str, Values]
+    capacity: Mapping[str, Capacity]
+    consumes: tuple[tuple[str, str, Quantity], ...]  # counter set, counter, amount
+    taints: tuple[JsonObject, ...]
+    variables: JsonObject  # what expressions see as `device`
 
     @cached_property
     def id(self) -> DeviceId:
         """What an allocation calls it."""
         return self.driver, self.pool, self.name
-
-    @cached_property
-    def variables(self) -> JsonObject:
-        """What expressions see as `device`."""
-        return {
-            "driver": self.driver,
-            "attributes": _by_domain(self.plain_attributes, self.driver),
-            "capacity": _by_domain(
-                {key: from_quantity(amount.value) for key, amount in self.capacity.items()}, self.driver
-            ),
-            "allowMultipleAllocations": self.shareable,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +64,6 @@ class Slice:
     slices: int  # how many the pool has
     devices: tuple[Device, ...]
     counters: Mapping[tuple[str, str], Quantity]  # by counter set and counter
-
-
-def qualified(name: str, driver: str) -> str:
-    """The name with its domain: without one it is the driver's own."""
-    return name if "/" in name else f"{driver}/{name}"
 
 
 def read_slice(body: JsonObject) -> Slice:
@@ -106,21 +89,27 @@ def read_slice(body: JsonObject) -> Slice:
 
 
 def _device(driver: str, pool: str, body: JsonObject) -> Device:
-    attributes = body.get("attributes") or {}
+    attributes, shareable = body.get("attributes") or {}, bool(body.get("allowMultipleAllocations"))
+    capacity = {key: _capacity(value) for key, value in (body.get("capacity") or {}).items()}
     return Device(
         driver,
         pool,
         body["name"],
-        {qualified(name, driver): _values(value) for name, value in attributes.items()},
-        {key: _capacity(value) for key, value in (body.get("capacity") or {}).items()},
-        bool(body.get("allowMultipleAllocations")),
-        tuple(body.get("taints") or ()),
+        shareable,
+        {_qualified(name, driver): _values(value) for name, value in attributes.items()},
+        capacity,
         tuple(
             (consumed["counterSet"], name, Quantity.parse(counter["value"]))
             for consumed in body.get("consumesCounters") or ()
             for name, counter in consumed["counters"].items()
         ),
-        {name: _plain(value) for name, value in attributes.items()},
+        tuple(body.get("taints") or ()),
+        {
+            "driver": driver,
+            "attributes": _by_domain({name: _plain(value) for name, value in attributes.items()}, driver),
+            "capacity": _by_domain({key: from_quantity(amount.value) for key, amount in capacity.items()}, driver),
+            "allowMultipleAllocations": shareable,
+        },
     )
 
 
@@ -155,9 +144,14 @@ def _optional(text: str | None) -> Quantity | None:
     return None if text is None else Quantity.parse(text)
 
 
+def _qualified(name: str, driver: str) -> str:
+    """The name with its domain: without one it is the driver's own."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
 def _by_domain(values: Mapping[str, Any], driver: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        domain, _, name = qualified(key, driver).partition("/")
+        domain, _, name = _qualified(key, driver).partition("/")
         found.setdefault(domain, {})[name] = value
     return found
