@@ -2,8 +2,9 @@
 
 from time import perf_counter, process_time
 
+from machine_answers import topology_of
+
 from dracpu_agent.host.sysfs import read, read_online
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine, Quirk, uniform
 from dracpu_sandbox.machines.presets import EPYC_512, EPYC_NPS4, HYBRID, LAB, XEON_SNC2
 from dracpu_sandbox.machines.tree import directory, write_tree

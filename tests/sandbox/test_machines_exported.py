@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from machine_answers import topology_of
 
 from dracpu_agent.host.sysfs import read
 from dracpu_agent.topology.export import from_json, to_json
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.exported import MachineError, find_machine, machine_of
 from dracpu_sandbox.machines.presets import EPYC, HYBRID, LAB, PRESETS

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from machine_answers import topology_of
+
 from dracpu_agent.topology.layout import layout
 from dracpu_api.cpuset import EMPTY, CpuSet, union
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from machine_answers import topology_of
+
 from dracpu_agent.cli.options import parser
 from dracpu_agent.devices.publish import resolve
 from dracpu_agent.topology.export import to_json
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import EPYC
 from dracpu_sandbox.machines.tree import directory, write_tree
 

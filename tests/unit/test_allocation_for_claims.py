@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from machine_answers import topology_of
 from nodes import NODE, claim_object, node, ref, share, whole
 
 from dracpu_agent.allocation.errors import CpusetInUseError, NotEnoughCoresError
@@ -11,7 +12,6 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode, Strategy
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import EPYC
 
 MACHINE = "cpudevmachine"

@@ -1,6 +1,7 @@
 """The schema accepts every status that an agent writes."""
 
 import pytest
+from machine_answers import topology_of
 from nodes import SAFE_RUNTIME, spec, well
 
 from dracpu_agent.cluster.status_plan import with_transition_times
@@ -8,7 +9,6 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.report import node_status as status
 from dracpu_agent.report.conditions import conditions_of
 from dracpu_api.objects.models import CpuNodeStatus
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import LAB, PRESETS
 

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from textwrap import dedent
 
+from machine_answers import topology_of
+
 from dracpu_agent.cli.topology import WIDTH, table
 from dracpu_api.cpuset import CpuSet
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import EPYC_512, HYBRID, LAB, PPC64_SMT8, TINY
 
 

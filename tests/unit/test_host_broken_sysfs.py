@@ -5,11 +5,11 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+from machine_answers import topology_of
 
 from dracpu_agent.host.sysfs import read, read_online
 from dracpu_agent.topology.topology import TopologyError
 from dracpu_api.cpuset import CpuSet
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import HYBRID, LAB
 from dracpu_sandbox.machines.tree import directory, write_tree

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from machine_answers import topology_of
 
 from dracpu_agent.host.pcie import read_roots
 from dracpu_agent.host.sysfs import read
 from dracpu_api.cpuset import CpuSet
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine, uniform
 from dracpu_sandbox.machines.tree import write_tree
 

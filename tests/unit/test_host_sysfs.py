@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import strange_machines
 from hypothesis import HealthCheck, given, settings
+from machine_answers import topology_of
 
 from dracpu_agent.host.sysfs import read, read_online
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import CPU0_OFFLINE, HYBRID, LAB, PRESETS, XEON_SNC2
 from dracpu_sandbox.machines.tree import directory, write_tree

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machine_answers import topology_of
 
 from dracpu_agent.host.sysfs import read
 from dracpu_agent.topology.change import changed
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine, Quirk, uniform
 from dracpu_sandbox.machines.tree import write_tree
 

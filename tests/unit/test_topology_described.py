@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from machine_answers import topology_of
 
 from dracpu_agent.topology.described import ONLY, machines
 from dracpu_agent.topology.export import to_json
 from dracpu_agent.topology.topology import Topology, TopologyError
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import LAB
 
 LAB_JSON = to_json(topology_of(LAB))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from machine_answers import topology_of
 
 from dracpu_agent.topology.export import from_json, to_json
 from dracpu_agent.topology.topology import TopologyError
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import HYBRID, LAB, PRESETS
 

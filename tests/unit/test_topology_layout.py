@@ -5,11 +5,11 @@ import json
 import pytest
 from hypothesis import given
 from layouts import from_layout
+from machine_answers import topology_of
 from random_machines import machines
 
 from dracpu_agent.topology.layout import layout
 from dracpu_agent.topology.topology import Topology
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import EPYC_512, HYBRID, LAB, PRESETS
 

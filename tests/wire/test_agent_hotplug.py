@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fake_kubelet import FakeKubelet
+from machine_answers import topology_of
 from nodes import claim_object, ref, share, spec, uid, whole
 from running_operator import kubeconfig
 from whole_agent import whole_node
@@ -21,7 +22,6 @@ from dracpu_agent.host.sysfs import read
 from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Mode
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import LAB
 from dracpu_sandbox.machines.tree import directory, write_tree
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from machine_answers import topology_of
 
 import vectors
 from dracpu_agent.topology.export import to_json
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.presets import LAB
 from dracpu_sandbox.machines.tree import directory, write_tree
 

@@ -1,8 +1,7 @@
 """Machines to order: a short description, and from it the place of each CPU.
 
-From the places two ways lead on that never meet: `tree.write_tree` writes the files that a kernel would show, and
-`answer.topology_of` says at once which Topology must be read from them. A test that reads the files and compares is a
-proof.
+`tree.write_tree` writes the files that a kernel would show. In the tests, `machine_answers.topology_of` says which
+Topology must be read from them, without any file: a test that reads the files and compares is a proof.
 """
 
 from collections.abc import Mapping

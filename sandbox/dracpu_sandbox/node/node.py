@@ -28,7 +28,6 @@ from dracpu_sandbox.client import STRATEGIC, ConflictError, KubeClient
 from dracpu_sandbox.errors import SandboxError, cause
 from dracpu_sandbox.events import now
 from dracpu_sandbox.logs import WRITER
-from dracpu_sandbox.machines.answer import topology_of
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.tree import shared_tree
 from dracpu_sandbox.node import runtime
@@ -202,11 +201,10 @@ class SimulatedNode:
 
     async def _register_node(self) -> None:
         assert self._client is not None
-        topology = topology_of(self.machine)
         with contextlib.suppress(ConflictError):  # kubelet: its Node exists from its last start
-            await self._client.create(NODES, node_of(self.name, topology))
+            await self._client.create(NODES, node_of(self.name, self.machine))
         version = f"{self._runtime.nri.name}://{self._runtime.nri.version.removeprefix('v')}"
-        status = node_status(self.name, topology, version, str(uuid.uuid4()), now())
+        status = node_status(self.name, self.machine, version, str(uuid.uuid4()), now())
         await self._client.patch(NODES, self.name, {"status": status}, subresource="status", kind=STRATEGIC)
 
     def _start_kubelet(self) -> None:

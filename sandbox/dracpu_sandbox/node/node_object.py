@@ -3,7 +3,7 @@
 import zlib
 from typing import Final
 
-from dracpu_agent.topology.topology import Topology
+from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.resources import NODES, JsonObject
 
 KUBELET_VERSION: Final = "v1.36.3"
@@ -16,9 +16,9 @@ def address_of(node_name: str, host: int) -> str:
     return f"10.{number >> 8 & 0xFF}.{number & 0xFF}.{host % 254 + 1}"
 
 
-def node_of(name: str, topology: Topology) -> JsonObject:
+def node_of(name: str, machine: Machine) -> JsonObject:
     """What the kubelet creates."""
-    arch = _ARCHITECTURES.get(topology.arch, topology.arch)
+    arch = _ARCHITECTURES.get(machine.arch, machine.arch)
     labels = {"kubernetes.io/arch": arch, "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
     return {
         "apiVersion": NODES.api_version,
@@ -28,9 +28,9 @@ def node_of(name: str, topology: Topology) -> JsonObject:
     }
 
 
-def node_status(name: str, topology: Topology, runtime_version: str, boot_id: str, now: str) -> JsonObject:
+def node_status(name: str, machine: Machine, runtime_version: str, boot_id: str, now: str) -> JsonObject:
     """What the kubelet says of the machine."""
-    resources = {"cpu": str(len(topology.cpus)), "memory": "64Gi", "pods": "110"}
+    resources = {"cpu": str(len(machine.online)), "memory": "64Gi", "pods": "110"}
     healthy = ("MemoryPressure", "DiskPressure", "PIDPressure")
     conditions = [
         _condition(kind, "False", f"KubeletHasNo{kind}", "the simulated node has enough", now) for kind in healthy
@@ -54,7 +54,7 @@ def node_status(name: str, topology: Topology, runtime_version: str, boot_id: st
             "kubeletVersion": KUBELET_VERSION,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",
-            "architecture": _ARCHITECTURES.get(topology.arch, topology.arch),
+            "architecture": _ARCHITECTURES.get(machine.arch, machine.arch),
         },
     }
 

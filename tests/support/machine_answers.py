@@ -1,4 +1,4 @@
-"""The Topology that must be found out about a machine: straight from its description, past all files."""
+"""The Topology that must be read of a machine, computed from its description without any file."""
 
 from typing import Final
 
