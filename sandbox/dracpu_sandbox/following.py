@@ -48,12 +48,12 @@ class Following:
     async def run(self) -> None:
         """Until cancelled; after an error all is listed again."""
         while True:
+            self._mirror = self._new_mirror()
             try:
                 await self._mirror.run()
             except SandboxError as error:
                 _log.info("%s are listed again: %s", self._resource.plural, error)
                 await asyncio.sleep(self._retry)
-            self._mirror = self._new_mirror()
 
     def get(self, key: Key) -> JsonObject | None:
         """One object."""

@@ -45,13 +45,13 @@ def claim(name: str, uid: str = "", *drivers: str) -> AllocatedClaim:
     return AllocatedClaim(ClaimRef("default", name, uid or f"uid-{name}"), drivers or ("cpu",))
 
 
-def cache_of(former: ClaimCache | None = None, **drivers: Driver) -> ClaimCache:
+def cache_of(**drivers: Driver) -> ClaimCache:
     def find(name: str) -> RegisteredPlugin:
         if name not in drivers:
             raise KubeletError(f"DRA driver {name} is not registered")
         return cast(RegisteredPlugin, drivers[name])
 
-    return ClaimCache(find, former)
+    return ClaimCache(find)
 
 
 def ids(cache: ClaimCache, *arguments: Any) -> list[str]:
@@ -132,16 +132,15 @@ async def test_a_claim_of_the_same_name_waits_for_the_former_one() -> None:
 
 
 async def test_after_a_restart_claims_are_known_but_prepared_again() -> None:
-    former, driver = cache_of(cpu=Driver()), Driver()
-    await former.prepare("pod-1", [claim("x")])
-    cache = cache_of(former, cpu=driver)
+    driver = Driver()
+    cache = cache_of(cpu=driver)
+    await cache.prepare("pod-1", [claim("x")])
+    cache.forget_preparations()
     assert ids(cache, "uid-x", "a") == ["x-a"]
     await cache.prepare("pod-2", [claim("x")])
-    assert driver.asked == ["prepare x"]
-    assert cache.stale_pods({"pod-2"}) == {"pod-1"}
     await cache.unprepare("pod-1")
     await cache.unprepare("pod-2")
-    assert driver.asked == ["prepare x", "unprepare x"]
+    assert driver.asked == ["prepare x", "prepare x", "unprepare x"]
 
 
 async def test_without_the_driver_nothing_is_prepared() -> None:

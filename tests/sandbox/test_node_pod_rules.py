@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dracpu_sandbox.node.pod_status import Seen, runs_of, status_of
+from dracpu_sandbox.node.pod_status import Seen, status_of
 from dracpu_sandbox.node.pods import Phase, Pod, Run, due, phase_of, restart_delay
 
 NOW = "2026-01-01T00:00:00Z"
@@ -84,12 +84,6 @@ def test_a_crashed_container_waits_and_shows_how_it_ended() -> None:
     b = status["containerStatuses"][1]
     assert b["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
     assert b["lastState"]["terminated"]["exitCode"] == 3
-
-
-def test_a_new_kubelet_reads_from_the_status_what_the_former_one_knew() -> None:
-    runs = {"a": Run("running", "c1", 2, since=NOW), "b": FAILED}
-    told = status_of(pod("Never"), seen(runs))
-    assert runs_of(pod("Never", **told)) == runs
 
 
 def test_claims_come_from_names_templates_and_extended_resources() -> None:

@@ -27,7 +27,6 @@ HASTE = replace(
     wipe=0.1,
     crash=0.05,
     agent_restart=0.1,
-    stale_claims=0.05,
 )
 PINNED = "sandbox.dra.cpu/Pinned"
 

@@ -5,7 +5,7 @@ pod of a claim has it prepared again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -50,16 +50,14 @@ class CachedClaim:
 class ClaimCache:
     """The claims of one kubelet."""
 
-    def __init__(self, find: Callable[[str], RegisteredPlugin], former: "ClaimCache | None" = None) -> None:
+    def __init__(self, find: Callable[[str], RegisteredPlugin]) -> None:
         self._find = find
         self._claims: dict[str, CachedClaim] = {}  # by UID
-        for known in former.claims if former is not None else ():  # the real kubelet reads them from a file
-            self._claims[known.ref.uid] = CachedClaim(known.ref, known.drivers, known.pods, known.devices)
 
-    @property
-    def claims(self) -> list[CachedClaim]:
-        """All claims."""
-        return list(self._claims.values())
+    def forget_preparations(self) -> None:
+        """The kubelet starts again."""
+        for known in self._claims.values():
+            known.prepared = False
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> None:
         """Prepares what is not prepared yet, with one call for each driver; KubeletError fails the pod's attempt."""
@@ -89,10 +87,6 @@ class ClaimCache:
                 known.prepared = False  # another pod may have come for it meanwhile, and prepares it anew
                 if not known.pods:
                     self._claims.pop(known.ref.uid, None)
-
-    def stale_pods(self, alive: Collection[str]) -> set[str]:
-        """Pods that have claims and do not exist any more."""
-        return {uid for known in self._claims.values() for uid in known.pods} - set(alive)
 
     def devices(self, claim_uid: str, request: str = "") -> tuple[HeldDevice, ...]:
         """What a container gets that names this request of a prepared claim."""

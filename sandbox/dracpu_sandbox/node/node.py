@@ -76,7 +76,6 @@ class SimulatedNode:
         self._online = CpuSet()
         self._host: AgentHost = self._make_host(agent)
         self._kubelet: Kubelet | None = None
-        self._former_kubelet: Kubelet | None = None
         self._client: KubeClient | None = None
         self._group: asyncio.TaskGroup | None = None
         self._context: contextvars.Context | None = None  # whose logs these are, whoever restarts a part of it
@@ -94,6 +93,7 @@ class SimulatedNode:
         try:
             async with KubeClient.from_kubeconfig(self._kubeconfig) as client, asyncio.TaskGroup() as group:
                 self._client, self._group = client, group
+                self._kubelet = Kubelet(self.name, self._var, client, self._runtime, self._pace)
                 self._context = contextvars.copy_context()
                 await self._boot()
                 await self.start_agent()
@@ -134,7 +134,7 @@ class SimulatedNode:
         await self._end_agent(brutal=True)
 
     async def restart_kubelet(self) -> None:
-        """A new kubelet on what the former one has left; returns when the agent is registered again."""
+        """Ends the kubelet and runs it again; returns when the agent is registered again."""
         await self._end_kubelet()
         self._start_kubelet()
         if self._agent_task is not None:
@@ -183,7 +183,7 @@ class SimulatedNode:
         return self._runtime.log_of(self._container(namespace, pod, container))
 
     def _container(self, namespace: str, pod: str, container: str) -> str:
-        if self._kubelet is None:
+        if self._kubelet is None or self._kubelet_task is None:
             raise NoContainerError(f"the kubelet of {self.name} is down")
         container_id = self._kubelet.container_of(namespace, pod, container)
         if container_id not in self._runtime.nri.containers:
@@ -210,7 +210,7 @@ class SimulatedNode:
     def _start_kubelet(self) -> None:
         assert self._group is not None
         assert self._client is not None
-        self._kubelet = Kubelet(self.name, self._var, self._client, self._runtime, self._pace, self._former_kubelet)
+        assert self._kubelet is not None
         self._kubelet.plugins.expect_driver(DRIVER)
         self._kubelet_task = self._group.create_task(
             self._kubelet.run(), name=f"{self.name} kubelet", context=self._context
@@ -220,7 +220,7 @@ class SimulatedNode:
         if self._kubelet_task is not None:
             await _cancel(self._kubelet_task)
             await self._runtime.settle()
-        self._former_kubelet, self._kubelet, self._kubelet_task = self._kubelet, None, None
+        self._kubelet_task = None
 
     async def _end_agent(self, *, brutal: bool) -> None:
         if self._agent_task is None:

@@ -12,7 +12,6 @@ class Pace:
     registration_retry_most: float = 122.0  # ... up to 2 min 2 s
     wipe: float = 30.0  # kubelet: slices of a driver that has been away for so long are deleted
     health_retry: float = 5.0  # kubelet: a health stream that has ended is opened again
-    stale_claims: float = 60.0  # kubelet: claims of pods that are gone are looked for
     pod_retry: float = 1.0  # kubelet: 10 to 15 s; doubles ...
     pod_retry_most: float = 10.0  # ... up to this
     crash: float = 10.0  # kubelet: the second restart of a container waits 10 s, the next ones twice as long ...

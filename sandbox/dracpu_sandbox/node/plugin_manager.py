@@ -116,6 +116,8 @@ class PluginManager:
             for known in self._sockets.values():
                 if known.plugin is not None:
                     await known.plugin.close()
+            for left in (self._sockets, self._wiping, self._health):
+                left.clear()
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> None:
         found = await asyncio.to_thread(_sockets_in, self._registry)

@@ -57,31 +57,6 @@ def status_of(pod: Pod, seen: Seen) -> JsonObject:
     return status
 
 
-def runs_of(pod: Pod) -> dict[str, Run]:
-    """What the status of a pod tells of its containers, for a kubelet that was not there."""
-    told = [*(pod.status.get("initContainerStatuses") or ()), *(pod.status.get("containerStatuses") or ())]
-    return {one["name"]: _run(one) for one in told}
-
-
-def _run(told: JsonObject) -> Run:
-    container_id = str(told.get("containerID") or "").rpartition("/")[2]
-    state, restarts = told.get("state") or {}, int(told.get("restartCount") or 0)
-    if running := state.get("running"):
-        return Run("running", container_id, restarts, since=running.get("startedAt") or "")
-    ended = state.get("terminated") or (told.get("lastState") or {}).get("terminated")
-    if not ended:
-        return Run()
-    return Run(
-        "ended",
-        container_id,
-        restarts,
-        since=ended.get("startedAt") or "",
-        ended=ended.get("finishedAt") or "",
-        exit_code=int(ended.get("exitCode") or 0),
-        reason=ended.get("reason") or "",
-    )
-
-
 def _initialized(one: ContainerSpec, run: Run) -> bool:
     return run.state == "running" if one.is_sidecar else run.state == "ended" and run.exit_code == 0
 

@@ -14,7 +14,7 @@ from dracpu_sandbox.events import EventRecorder, now
 from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
 from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugins import KubeletError
-from dracpu_sandbox.node.pod_status import Seen, runs_of, status_of
+from dracpu_sandbox.node.pod_status import Seen, status_of
 from dracpu_sandbox.node.pods import HOLD_ANNOTATION, ContainerSpec, Pod, Run, due, phase_of, restart_delay
 from dracpu_sandbox.node.runtime import KILLED, RuntimeDownError, SimulatedRuntime
 from dracpu_sandbox.resources import CLAIMS, PODS, JsonObject
@@ -104,7 +104,6 @@ class PodWorker:
 
     def _adopt(self) -> None:
         """What the kubelet before this one, or the time before a reboot, has left."""
-        self._runs = runs_of(self._pod)
         left = {known.name: known for known in self._runtime.containers_of(self._pod.uid) if known.started}
         for name, run in self._runs.items():
             if run.state == "running" and name not in left:
