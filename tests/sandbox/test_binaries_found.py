@@ -32,10 +32,3 @@ async def test_a_program_that_ends_is_quoted(tmp_path: Path) -> None:
     program(tmp_path, "kube-apiserver", "import sys; sys.exit('no idea what to do')")
     with pytest.raises(SandboxError, match="kube-apiserver has ended with 1; it said last: no idea what to do"):
         await start(tmp_path, tmp_path / "work")
-
-
-async def test_a_program_that_is_none_is_named(tmp_path: Path) -> None:
-    for name in ("etcd", "kube-apiserver"):
-        (tmp_path / name).write_text("text")
-    with pytest.raises(SandboxError, match="etcd cannot be started: Permission denied"):
-        await start(tmp_path, tmp_path / "work")

@@ -70,19 +70,9 @@ def test_a_refusal_counts_its_reasons() -> None:
     assert found == Refusal("0/4 nodes are available: 1 node(s) were unschedulable, 3 cannot allocate all claims.")
 
 
-def test_without_nodes_it_says_so() -> None:
-    assert decide(pod("p"), world()) == Refusal("no nodes available to schedule pods")
-
-
 def test_a_pod_follows_its_claim() -> None:
     held = on("n3", claim("c", request(cpus=4)), "other")
     assert decide(pod("p", "c"), world(*CLUSTER, held)) == Placement("n3")
-
-
-def test_claims_on_different_nodes_cannot_be_used_together() -> None:
-    one, other = on("n1", claim("a", request(cpus=4)), "x"), on("n2", claim("b", request(cpus=4)), "y")
-    found = decide(pod("p", "a", "b"), world(*CLUSTER, one, other))
-    assert found == Refusal("0/3 nodes are available: 3 resourceclaim not available on the node.")
 
 
 def test_a_claim_that_is_still_made_is_waited_for_in_silence() -> None:

@@ -31,15 +31,6 @@ def test_an_incomplete_new_generation_offers_nothing_not_even_the_old_devices() 
     assert offered(*complete) == ["cpudev001", "cpudev002"]
 
 
-def test_more_slices_than_they_say_offer_nothing() -> None:
-    assert offered(part("a", 0), part("b", 1)) == []
-
-
-@pytest.mark.parametrize("first, second, devices", [(2, 3, ["cpudev000", "cpudev001"]), (3, 2, [])])
-def test_slices_that_disagree_on_their_number_go_by_the_first(first, second, devices) -> None:
-    assert offered(part("b1", 0, slices=first), part("b2", 1, slices=second)) == devices
-
-
 def test_a_broken_pool_offers_nothing_and_does_not_harm_the_others() -> None:
     twice = slice_of("n1", [single(0), single(0)])
     other = slice_of("n1", [single(7)], pool="other", name="other")

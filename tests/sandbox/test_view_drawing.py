@@ -11,7 +11,6 @@ from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.machines.presets import EPYC, HYBRID, LAB, PRESETS, XEON
 from dracpu_sandbox.view.drawing import draw
-from dracpu_sandbox.view.marks import uses_of
 
 WIDE = 120
 
@@ -44,27 +43,6 @@ def test_numa_nodes_are_lines_and_l3_caches_are_brackets() -> None:
 
 def test_types_of_cores_are_named_and_cores_without_l3_cache_have_no_brackets() -> None:
     assert "NUMA 0  lp-e-core · · [p-core ## ·· ·· ·· ·· ·· e-core · · · · · · · ·]" in text(cpu_node(HYBRID))
-
-
-def test_a_narrow_terminal_gets_sockets_below_each_other_and_cores_in_several_lines() -> None:
-    assert text(cpu_node(XEON, {"web": "1,33"}), 30) == (
-        "node-1  grouped by numanode\n"
-        "Ready\n"
-        "64 CPUs: 2 reserved, 2 held b…\n"
-        "┌ socket 0 ───────────────┐\n"
-        "│ NUMA 0  [## CC ·· ·· ·· │\n"
-        "│          ·· ·· ··]      │\n"
-        "│ NUMA 1  [·· ·· ·· ·· ·· │\n"
-        "│          ·· ·· ··]      │\n"
-        "└─────────────────────────┘\n"
-        "┌ socket 1 ───────────────┐\n"
-        "│ NUMA 2  [·· ·· ·· ·· ·· │\n"
-        "│          ·· ·· ··]      │\n"
-        "│ NUMA 3  [·· ·· ·· ·· ·· │\n"
-        "│          ·· ·· ··]      │\n"
-        "└─────────────────────────┘\n"
-        "C default/web 1,33"
-    )
 
 
 @pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
@@ -111,13 +89,6 @@ def test_held_cpus_of_claims_that_are_not_listed_are_marked() -> None:
     node = cpu_node(LAB, {"web": "2-3"}, held=CpuSet.parse("4-5"), claimsTotal=2)
     assert "[!! ··]" in text(node)
     assert "C default/web 2-3  and 1 claim more" in text(node)
-
-
-def test_on_the_largest_machine_character_and_colour_tell_every_claim_apart() -> None:
-    claims = {f"claim-{cpu}": str(cpu) for cpu in range(512)}
-    order = range(512)
-    listed = [{"namespace": "default", "name": name, "cpus": cpus} for name, cpus in claims.items()]
-    assert len({claim.mark for claim in uses_of({"claims": listed}, order).claims}) == 512
 
 
 def test_what_is_wrong_is_told_in_the_agents_words() -> None:
