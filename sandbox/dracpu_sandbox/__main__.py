@@ -24,7 +24,7 @@ def main() -> None:
         sys.exit(_COMMANDS[parsed.command](parsed))
     except (SandboxError, DriverError) as error:
         sys.exit(f"dracpu-sandbox: {error}")
-    except BrokenPipeError:  # whoever read what is printed has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
@@ -73,7 +73,7 @@ def _top(parsed: Namespace) -> int:
 
 
 def _finish(work: Coroutine[Any, Any, None]) -> int:
-    """Runs it to its end, or until SIGINT or SIGTERM and what has to be cleared then; the signal's number, or 0."""
+    """Runs the work to its end, or until SIGINT or SIGTERM and its cleanup; returns the signal's number, or 0."""
     _allow_open_files()
     try:
         return asyncio.run(_until_signal(work))
@@ -85,7 +85,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
     loop, task, signals = asyncio.get_running_loop(), asyncio.ensure_future(work), list[int]()
 
     def end(number: int) -> None:
-        if not signals:  # an impatient second Ctrl-C must not cut the clearing short
+        if not signals:  # an impatient second Ctrl-C must not interrupt the cleanup
             task.cancel()
         signals.append(number)
 
@@ -98,7 +98,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
 
 
 def _allow_open_files() -> None:
-    """Shells allow 1,024 unless asked, which is too few for a hundred nodes."""
+    """Raises the limit: shells allow 1,024 open files by default, too few for a hundred nodes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -118,7 +118,7 @@ def _kubeconfig(given: Path | None) -> Path:
 
 
 def _assets() -> Path | None:
-    """The convention of envtest: where the binaries of a real control plane are."""
+    """The folder with the binaries of a real control plane, by the convention of envtest."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
     return Path(named) if named else None
 

@@ -1,6 +1,6 @@
-"""The agents as kubectl sees them: a pod for each, in the namespace of the chart.
+"""A pod for each agent, in the namespace of the chart, as kubectl shows them.
 
-Nothing runs them: they are what a kubelet shows of its static pods, which the API server has not asked it to start.
+No kubelet runs these pods: like the mirrors of static pods, they only show what runs.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = structlog.get_logger("sandbox")
 
 
 class AgentPods:
-    """Keeps the pods as the agents are."""
+    """Keeps the pods up to date."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -32,22 +32,22 @@ class AgentPods:
         self._starts: dict[str, int] = {}
 
     def changed(self, node: str, ready: bool) -> None:
-        """The agent of a node serves now, or does not any more."""
+        """The agent of a node has started to serve, or has stopped."""
         self._changes.put_nowait((node, ready))
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Writes the pods until cancelled."""
         while True:
             node, ready = await self._changes.get()
             try:
                 await self._show(node, ready=ready)
-            except SandboxError as error:  # a person has deleted it, or its namespace
+            except SandboxError as error:  # a person may have deleted it, or its namespace
                 log.warning("the agent's pod is not shown", node=node, error=str(error))
 
     async def _show(self, node: str, *, ready: bool) -> None:
         if ready:
             self._starts[node] = self._starts.get(node, 0) + 1
-        with contextlib.suppress(ConflictError):  # it has been there since the agent's first start
+        with contextlib.suppress(ConflictError):  # it exists since the agent's first start
             await self._client.create(PODS, agent_pod(node))
         status = agent_status(now(), self._starts.get(node, 0), ready=ready)
         await self._client.patch(PODS, _PREFIX + node, {"status": status}, NAMESPACE, subresource="status")
@@ -71,7 +71,7 @@ def agent_pod(node: str) -> JsonObject:
         },
         "spec": {
             "nodeName": node,
-            "terminationGracePeriodSeconds": 0,  # whoever deletes it does not wait for a kubelet
+            "terminationGracePeriodSeconds": 0,  # so that its deletion does not wait for a kubelet
             "containers": [{"name": CONTAINER, "image": _IMAGE}],
             "tolerations": [{"operator": "Exists"}],
         },

@@ -163,13 +163,13 @@ class _Process:
         self._log = log
 
     def check(self) -> None:
-        """Raises what the program said last when it has ended."""
+        """Raises an error with the program's last line when it has ended."""
         if self._process.returncode is not None:
             lines = self._log.read_text(errors="replace").splitlines() or ["nothing"]
-            raise SandboxError(f"{self.name} has ended with {self._process.returncode}; it said last: {lines[-1]}")
+            raise SandboxError(f"{self.name} has ended with {self._process.returncode}; its last line: {lines[-1]}")
 
     async def watched(self) -> None:
-        """Until it ends, which it should not."""
+        """Waits until the program ends, which is an error."""
         await self._process.wait()
         self.check()
 

@@ -1,4 +1,4 @@
-"""The whole put together: an API server, scheduler and controllers, the real operator, and nodes with the real agent.
+"""The sandbox as a whole: an API server, scheduler and controllers, the real operator, and nodes with the real agent.
 
 async with Sandbox({"node-1": XEON}) as sandbox:
     await sandbox.ready()
@@ -69,7 +69,7 @@ class Sandbox:
 
     @property
     def client(self) -> KubeClient:
-        """Speaks to the API server as everybody here does."""
+        """A client of the API server."""
         assert self._client is not None
         return self._client
 
@@ -91,7 +91,7 @@ class Sandbox:
         await self.ended()
 
     async def ended(self) -> None:
-        """Waits until the cluster has ended, and raises why if that is no good reason."""
+        """Waits until the cluster has ended, and raises the error that has ended it."""
         assert self._running is not None
         try:
             await asyncio.shield(self._running)
@@ -167,7 +167,7 @@ class Sandbox:
         return running
 
     def _logs_of(self, namespace: str, pod: str, container: str) -> str:
-        """What `kubectl logs` prints; the API server asks the nodes, as the real one does."""
+        """The output of `kubectl logs`; the API server asks the nodes, as the real one does."""
         if (agents_node := node_of_agent(namespace, pod)) in self.nodes:
             return self._agent_log(agents_node).read_text()
         for node in self.nodes.values():
@@ -191,9 +191,13 @@ def _phase(node: JsonObject | None) -> str:
 
 
 def _why(node: JsonObject | None) -> str:
-    """What its agent says; what the operator has not made yet has no agent's word."""
+    """Why a node is not ready, in its agent's words."""
     if node is None:
         return "it has no CpuNode"
     conditions = (node.get("status") or {}).get("conditions") or ()
-    problems = [f"{one['type']}: {one['message'] or one['reason']}" for one in conditions if one["status"] == "False"]
-    return "; ".join(problems) or "its agent has not said anything"
+    problems = [
+        f"{condition['type']}: {condition['message'] or condition['reason']}"
+        for condition in conditions
+        if condition["status"] == "False"
+    ]
+    return "; ".join(problems) or "its agent has not reported anything"

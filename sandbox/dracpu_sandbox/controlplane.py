@@ -1,4 +1,4 @@
-"""What a cluster is driven by: the built-in API server with scheduler and controllers, or the real binaries."""
+"""The control plane of a cluster: the built-in API server with scheduler and controllers, or the real binaries."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine

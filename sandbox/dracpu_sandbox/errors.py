@@ -1,8 +1,8 @@
-"""What goes wrong in the sandbox, told in one clear line."""
+"""The errors of the sandbox; each message is one clear line."""
 
 
 class SandboxError(Exception):
-    """The base of all errors that a person is told without a traceback."""
+    """The base of all errors that are printed without a traceback."""
 
 
 def cause(error: BaseException) -> BaseException:

@@ -63,7 +63,7 @@ def _clear(parent: Path) -> None:
 
 
 def _mine(parent: Path) -> Iterator[Path]:
-    """The folders of this user's sandboxes; others may have put something of that name there."""
+    """The folders of this user's sandboxes; other users may have made something with that prefix."""
     for path in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if path.lstat().st_uid == os.getuid() and path.is_dir() and not path.is_symlink():
@@ -71,7 +71,7 @@ def _mine(parent: Path) -> Iterator[Path]:
 
 
 def _held(path: Path) -> bool:
-    """Whether a process lives that has this folder."""
+    """Whether a process that uses this folder is running."""
     try:
         with (path / _LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -80,5 +80,5 @@ def _held(path: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError as error:
-        raise SandboxError(f"{path} cannot be looked at: {error}") from error
+        raise SandboxError(f"{path} cannot be read: {error}") from error
     return False

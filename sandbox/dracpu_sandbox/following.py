@@ -1,4 +1,4 @@
-"""What the API server has, followed through its bad moments, and never behind what we ourselves have written."""
+"""Follows objects of the API server through its failures, and never falls behind the own writes."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import JsonObject, Key, Resource, key_of
 
 _RETRY_SECONDS: Final = 0.5
-_CONFLICT_SECONDS: Final = 0.02  # somebody else was faster: what they wrote will be here in a moment
+_CONFLICT_SECONDS: Final = 0.02  # another writer was faster: the watch will report its write in a moment
 _ENDS_KEPT: Final = 1000
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ def pause_after(error: SandboxError) -> float:
 
 
 class Following:
-    """All objects of a resource. A write is known at once, though the watch tells of it later."""
+    """All objects of a resource. An own write is known at once, before the watch reports it."""
 
     def __init__(
         self, client: KubeClient, resource: Resource, *, fields: str = "", retry: float = _RETRY_SECONDS
@@ -30,23 +30,25 @@ class Following:
         self._client, self._resource, self._fields, self._retry = client, resource, fields, retry
         self._listeners: list[Callable[[Event], object]] = []
         self._written: dict[Key, JsonObject] = {}
-        self._gone: dict[Key, int] = {}  # the last deletions: an answer may come after the watch has told of the end
+        self._gone: dict[
+            Key, int
+        ] = {}  # the last deletions: an answer may arrive after the watch has reported the deletion
         self._mirror = self._new_mirror()
 
     def _new_mirror(self) -> Mirror:
         return Mirror(self._client, self._resource, fields=self._fields, on_change=self._changed)
 
     def listen(self, listener: Callable[[Event], object]) -> None:
-        """Calls it with every change."""
+        """Calls the listener with every change."""
         self._listeners.append(listener)
 
     @property
     def ready(self) -> bool:
-        """Whether everything that is there is known. No conclusions before."""
+        """Whether all objects are known. Before that nothing may be concluded from the absence of one."""
         return self._mirror.ready.is_set()
 
     async def run(self) -> None:
-        """Until cancelled; after an error all is listed again."""
+        """Follows until cancelled; after an error all is listed again."""
         while True:
             self._mirror = self._new_mirror()
             try:
@@ -63,17 +65,17 @@ class Following:
         """All objects."""
         return (self._mirror.items | self._written).values()
 
-    def wrote(self, one: JsonObject) -> None:
-        """What a write was answered with."""
-        key = key_of(one)
+    def wrote(self, item: JsonObject) -> None:
+        """Remembers the answer to a write."""
+        key = key_of(item)
         known = self._mirror.items.get(key)
         newest = _version(known) if known else self._gone.get(key, 0)
-        if newest < _version(one):
-            self._written[key] = one
+        if newest < _version(item):
+            self._written[key] = item
 
     def _changed(self, event: Event) -> None:
         if event.type == "SYNCED":  # what was written but is not listed is gone
-            self._written = {key: one for key, one in self._written.items() if key in self._mirror.items}
+            self._written = {key: item for key, item in self._written.items() if key in self._mirror.items}
         else:
             key, version = key_of(event.object), _version(event.object)
             if event.type == "DELETED":
@@ -90,5 +92,5 @@ class Following:
             del self._gone[next(iter(self._gone))]
 
 
-def _version(one: JsonObject) -> int:
-    return int(one["metadata"]["resourceVersion"])
+def _version(item: JsonObject) -> int:
+    return int(item["metadata"]["resourceVersion"])

@@ -1,4 +1,4 @@
-"""What the chart installs, as objects: CRDs, DeviceClass, and a first CpuDriverConfig."""
+"""Makes the objects that the chart installs: CRDs, DeviceClass, and a first CpuDriverConfig."""
 
 import asyncio
 from typing import Final
@@ -14,7 +14,7 @@ DEFAULT_CONFIG: Final[JsonObject] = {
     "apiVersion": CONFIGS.api_version,
     "kind": CONFIGS.kind,
     "metadata": {"name": "default"},
-    # nobody's pods are waiting: a change of devices need not be announced for long
+    # no pods of other users are waiting: a change of devices need not be announced for long
     "spec": {"rollout": {"settleSeconds": 1}},
 }
 
@@ -25,7 +25,7 @@ _LOOK_SECONDS: Final = 0.05
 
 
 async def install(client: KubeClient, config: JsonObject | None) -> None:
-    """Makes everything that nodes and operator rely on."""
+    """Makes all objects that nodes and operator rely on."""
     for resource in CUSTOM_RESOURCES:
         await _ensure(client, CRDS, definition(resource))
     for name in _NAMESPACES:

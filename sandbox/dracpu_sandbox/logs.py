@@ -1,7 +1,7 @@
 """The logs of a whole cluster in one process: a file for each of its parts.
 
-structlog and logging are configured once for a process, so a context variable tells whose line it is: tasks and
-threads inherit it from where they were started.
+structlog and logging are configured once for a process, so a context variable names the writer of a line: tasks and
+threads inherit it from the code that started them.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def recorded(folder: Path, echo: TextIO | None = None) -> Iterator[None]:
 
 
 class _Files:
-    """Writes a line to the file of whoever writes."""
+    """Writes each line to the file of its writer."""
 
     def __init__(self, folder: Path, echo: TextIO | None) -> None:
         self._folder = folder
@@ -76,7 +76,7 @@ class _Files:
 
 
 def _handler(files: _Files) -> logging.Handler:
-    """What libraries say through the standard library's logging."""
+    """Takes what libraries log through the standard library."""
     handler = logging.StreamHandler(files)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

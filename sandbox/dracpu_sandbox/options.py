@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """What is to be done; argparse ends the process where it cannot be understood."""
+    """Parses the command line; argparse ends the process when it is invalid."""
     made = argparse.ArgumentParser(
         prog="dracpu-sandbox",
         description="A whole Kubernetes cluster with dra-cpu-operator in one process: nothing is installed, "

@@ -1,4 +1,4 @@
-"""The resources that the simulated parts of a cluster ask for."""
+"""The resources that the simulated parts of a cluster use."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 JsonObject = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"  # of a pod that its kubelet shows, and was not asked to run
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"  # of a pod that only shows what its kubelet runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What objects bear as apiVersion."""
+        """The apiVersion of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL's path; without a namespace it means those of all namespaces."""
+        """The URL's path; without a namespace it is that of all namespaces."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         inside = f"namespaces/{namespace}" if self.namespaced and namespace else ""
         return "/".join(part for part in (root, inside, self.plural, name, subresource) if part)

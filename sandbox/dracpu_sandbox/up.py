@@ -25,7 +25,7 @@ EXAMPLE: Final = "two-cpus.yaml"
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What the command line says."""
+    """The options of the command line."""
 
     machines: tuple[str, ...] = ()
     nodes: int | None = None
@@ -36,7 +36,7 @@ class UpOptions:
 
 
 async def up(options: UpOptions, say: Say) -> None:
-    """Until cancelled, or until a part of the cluster fails."""
+    """Keeps the cluster up until cancelled, or until a part of it fails."""
     began = time.monotonic()
 
     def progress(line: str) -> None:
@@ -70,7 +70,7 @@ def machines_of(names: tuple[str, ...], nodes: int | None) -> dict[str, Machine]
 
 
 def what_next(kubeconfig: Path, example: Path, program: str) -> Iterator[str]:
-    """What somebody who sees this for the first time may want to type."""
+    """Commands to try first."""
     yield from (
         "",
         "It is up until Ctrl-C. In another terminal:",
@@ -90,7 +90,7 @@ def what_next(kubeconfig: Path, example: Path, program: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _copied(kubeconfig: Path, wanted: Path | None) -> Iterator[Path]:
-    """The kubeconfig where it was asked for, while the cluster lasts. Somebody's own is never overwritten."""
+    """Writes the kubeconfig to the given file while the block is open. An existing file is never overwritten."""
     if wanted is None:
         yield kubeconfig
         return
@@ -106,5 +106,5 @@ def _copied(kubeconfig: Path, wanted: Path | None) -> Iterator[Path]:
 
 
 def _program() -> str:
-    """How this program was called: `make sandbox` leaves no command in PATH."""
+    """The command of this program: `make sandbox` leaves none in PATH."""
     return sys.argv[0] if Path(sys.argv[0]).stem == "dracpu-sandbox" else "dracpu-sandbox"

@@ -1,4 +1,4 @@
-"""Waiting: for what ends first, and for what the API server will say."""
+"""Waits for the first of two coroutines, and for objects of the API server."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from dracpu_sandbox.resources import Resource
 
 
 async def either(one: Coroutine[Any, Any, object], other: Coroutine[Any, Any, object]) -> None:
-    """Waits until one of them ends, and raises what it raises; the other is cancelled."""
+    """Waits until one of them ends, and raises its error; the other is cancelled."""
     tasks = {asyncio.ensure_future(one), asyncio.ensure_future(other)}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -26,7 +26,7 @@ async def either(one: Coroutine[Any, Any, object], other: Coroutine[Any, Any, ob
 async def mirrored(
     client: KubeClient, resource: Resource, *, namespace: str = "", fields: str = ""
 ) -> AsyncGenerator[Mirror]:
-    """A mirror that runs while the block is open, and knows everything from its start."""
+    """A mirror that runs while the block is open, and is complete from its start."""
     mirror = Mirror(client, resource, namespace=namespace, fields=fields)
     running = asyncio.create_task(mirror.run(), name=f"mirror of {resource.plural}")
     try:
@@ -38,5 +38,5 @@ async def mirrored(
 
 
 async def _outcome(task: "asyncio.Task[None]") -> None:
-    """Waits for a task, which goes on when nobody waits for it any more."""
+    """Waits for a task without cancelling it when the waiting is cancelled."""
     await asyncio.shield(task)

@@ -30,5 +30,5 @@ async def test_a_folder_without_them_is_named(there: tuple[str, ...], missing: s
 async def test_a_program_that_ends_is_quoted(tmp_path: Path) -> None:
     program(tmp_path, "etcd", "import time; time.sleep(60)")
     program(tmp_path, "kube-apiserver", "import sys; sys.exit('no idea what to do')")
-    with pytest.raises(SandboxError, match="kube-apiserver has ended with 1; it said last: no idea what to do"):
+    with pytest.raises(SandboxError, match="kube-apiserver has ended with 1; its last line: no idea what to do"):
         await start(tmp_path, tmp_path / "work")

@@ -14,7 +14,7 @@ MANAGER: Final = "resource_claim"
 
 
 class Cluster:
-    """What is known of the cluster."""
+    """The followed objects and the Events of all controllers."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 async def run(client: KubeClient) -> None:
-    """Until cancelled."""
+    """Runs the controllers until cancelled."""
     cluster, wake = Cluster(client), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for following in cluster.followed:

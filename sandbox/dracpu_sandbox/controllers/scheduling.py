@@ -48,7 +48,7 @@ class Scheduler:
             following.listen(lambda event: self._wake.set())
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Schedules pods until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for following in self._all:
                 tasks.create_task(following.run(), name="scheduler follows")
@@ -85,7 +85,7 @@ class Scheduler:
                     case Refusal() as refusal:
                         await self._refuse(pod, refusal)
             except NotFoundError:
-                continue  # the pod or a claim is gone; the watch will say which
+                continue  # the pod or a claim was deleted; the watch will report which
             except SandboxError:
                 self._failures[pod["metadata"]["uid"]] += 1
                 raise

@@ -1,1 +1,1 @@
-"""Machines to order: from a short description to what the kernel would show."""
+"""Machines: from a short description to the files that the kernel would show."""

@@ -1,4 +1,4 @@
-"""Machines to order: a short description, and from it the place of each CPU.
+"""Descriptions of machines, from which the place of each CPU follows.
 
 `tree.write_tree` writes the files that a kernel would show. In the tests, `machine_answers.topology_of` says which
 Topology must be read from them, without any file: a test that reads the files and compares is a proof.
@@ -15,7 +15,7 @@ from dracpu_api.cpuset import EMPTY, CpuSet
 
 
 class Quirk(Enum):
-    """What kernels and firmware do differently from the textbook."""
+    """Peculiarities of kernels and firmware."""
 
     OLD_NAMES = auto()  # Linux < 5.3: thread_siblings_list and core_siblings_list only
     MASKS_ONLY = auto()  # older still: masks instead of every list
@@ -69,12 +69,12 @@ class Machine:
     undescribed: CpuSet = EMPTY  # online, but without a topology directory
     isolated: CpuSet = EMPTY
     nohz_full: CpuSet = EMPTY
-    pcie: tuple[tuple[str, int], ...] = ()  # PCIe roots, each with the NUMA node where it stands; -1: nobody knows
+    pcie: tuple[tuple[str, int], ...] = ()  # PCIe roots, each with the NUMA node where it stands; -1: unknown
     quirks: frozenset[Quirk] = frozenset()
     given: tuple[Place, ...] = ()  # every CPU's place, ascending by id, instead of all counts; numbers are the ids
 
     def but(self, *quirks: Quirk) -> "Machine":
-        """The same machine with these quirks."""
+        """A copy of the machine with these quirks."""
         return replace(self, quirks=self.quirks | frozenset(quirks))
 
     @cached_property

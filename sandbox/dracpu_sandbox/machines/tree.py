@@ -1,4 +1,4 @@
-"""What the kernel would show of a machine below /sys and /proc, as files."""
+"""Writes the files that the kernel would show of a machine below /sys and /proc."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ def write_tree(machine: Machine, root: Path) -> tuple[Path, Path]:
 
 
 def shared_tree(machine: Machine, shelf: Path) -> Path:
-    """A folder with the machine's tree, which all machines of its kind share: nobody may write into it.
+    """A folder with the machine's tree, which all machines of its kind share: it must not be changed.
 
     A tree is thousands of small files, and a fleet has hundreds of equal nodes.
     """

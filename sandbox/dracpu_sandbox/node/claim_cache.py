@@ -134,9 +134,9 @@ class ClaimCache:
 
 @asynccontextmanager
 async def _alone_with(claims: Iterable[CachedClaim]) -> AsyncIterator[None]:
-    """No other pod has them prepared or unprepared meanwhile, nor takes for prepared what is about to end."""
+    """Locks claims: no other pod prepares or unprepares them, or relies on a preparation that is about to end."""
     async with AsyncExitStack() as stack:
-        for known in sorted(claims, key=lambda one: one.ref.uid):
+        for known in sorted(claims, key=lambda claim: claim.ref.uid):
             await stack.enter_async_context(known.busy)
         yield
 

@@ -27,7 +27,7 @@ log = structlog.get_logger("kubelet")
 
 
 class NoContainerError(SandboxError):
-    """There is no such pod here, or its container has not started."""
+    """The node has no such pod, or the container has not started."""
 
 
 class Kubelet:
@@ -49,9 +49,9 @@ class Kubelet:
         runtime.on_change = self._wake
 
     async def run(self) -> None:
-        """Until cancelled; pods go on without it."""
+        """Runs until cancelled; containers go on without it."""
         self._claims.forget_preparations()
-        await self._delete_slices()  # kubelet: at its start, whoever made them and however fresh they are
+        await self._delete_slices()  # kubelet: deletes all slices of its node when it starts
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self.plugins.run(), name=f"{self._node_name} plugins")
             self._group.create_task(self._events.run(), name=f"{self._node_name} events")

@@ -78,14 +78,16 @@ class SimulatedNode:
         self._kubelet: Kubelet | None = None
         self._client: KubeClient | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._context: contextvars.Context | None = None  # whose logs these are, whoever restarts a part of it
+        self._context: contextvars.Context | None = (
+            None  # names the log file of this node, also for parts that a story restarts
+        )
         self._kubelet_task: asyncio.Task[None] | None = None
         self._agent_task: asyncio.Task[None] | None = None
         self.agent_starts = 0  # how often the agent was started
         self.up = asyncio.Event()
 
     async def run(self) -> NoReturn:
-        """Until cancelled; the node is down then, and nothing of it runs. Raises what it cannot go on with."""
+        """Runs until cancelled, and leaves nothing running then. Raises errors that the node cannot survive."""
         longest = self._var / "plugins_registry" / f"{DRIVER}-reg.sock"
         if len(bytes(longest)) > MAX_PATH_BYTES:
             raise NodeError(f"{self.root} is too long for unix sockets below it: use a shorter folder")
@@ -270,7 +272,7 @@ class SimulatedNode:
         return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self._agent_log)
 
     async def _write_machine(self) -> None:
-        """Swaps the tree as a whole: who reads it sees either the former machine or this one."""
+        """Swaps the tree as a whole: a reader sees either the former machine or this one."""
         tree = await asyncio.to_thread(shared_tree, self.machine, self.root.parent / "machines")
         link, fresh = self.root / "machine", self.root / "machine.new"
         self.root.mkdir(parents=True, exist_ok=True)
@@ -280,7 +282,7 @@ class SimulatedNode:
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:
-    """Cancels a task and waits for its end; what it fails with is raised."""
+    """Cancels a task and waits for its end; raises the error that it fails with."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and (error := task.exception()) is not None:

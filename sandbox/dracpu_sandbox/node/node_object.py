@@ -11,13 +11,13 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def address_of(node_name: str, host: int) -> str:
-    """An address for a host of this node's network. Nobody can be reached there."""
+    """An address for a host of this node's network, at which nothing listens."""
     number = zlib.crc32(node_name.encode())
     return f"10.{number >> 8 & 0xFF}.{number & 0xFF}.{host % 254 + 1}"
 
 
 def node_of(name: str, machine: Machine) -> JsonObject:
-    """What the kubelet creates."""
+    """The Node that the kubelet creates."""
     arch = _ARCHITECTURES.get(machine.arch, machine.arch)
     labels = {"kubernetes.io/arch": arch, "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
     return {
@@ -29,7 +29,7 @@ def node_of(name: str, machine: Machine) -> JsonObject:
 
 
 def node_status(name: str, machine: Machine, runtime_version: str, boot_id: str, now: str) -> JsonObject:
-    """What the kubelet says of the machine."""
+    """The status that the kubelet reports."""
     resources = {"cpu": str(len(machine.online)), "memory": "64Gi", "pods": "110"}
     healthy = ("MemoryPressure", "DiskPressure", "PIDPressure")
     conditions = [

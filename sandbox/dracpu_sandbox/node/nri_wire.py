@@ -26,7 +26,7 @@ class CallError(Exception):
 
 
 class ConnectionLost(Exception):  # noqa: N818 - not an error here: runtimes carry on
-    """The plugin is gone, or has sent what Go cannot read."""
+    """The plugin has closed its connection, or has sent something that Go cannot read."""
 
 
 class _GoReader:

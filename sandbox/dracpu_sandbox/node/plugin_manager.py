@@ -1,8 +1,8 @@
-"""The kubelet's plugin manager: drivers come, go and come back, and it registers what it finds.
+"""The kubelet's plugin manager: it registers drivers that appear, restart and disappear.
 
-A socket that appears in plugins_registry is a driver that wants to be registered; one that is another file than before
-is a driver that has restarted; one that is gone is a driver that has gone. A connection that is lost is none of these:
-only when it stays lost for `Pace.wipe` seconds, the driver's slices on this node are deleted.
+A new socket in plugins_registry is a driver to be registered, another file in its place is a driver that has restarted,
+and a socket that disappears is a driver that has ended. A lost connection alone means none of this: only when it stays
+lost for `Pace.wipe` seconds, the driver's slices on this node are deleted.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Identity = tuple[int, int]  # a file: another one after each restart of its driv
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """How a driver says that a device is, until when that holds, and what is wrong."""
+    """The health of a device as its driver has reported it, how long that is valid, and the driver's message."""
 
     health: str
     until: float
@@ -39,7 +39,7 @@ class DeviceState:
 
 @dataclass(eq=False)
 class _Socket:
-    """A registration socket and what has become of it."""
+    """A registration socket, and its registration."""
 
     identity: Identity
     plugin: RegisteredPlugin | None = None
@@ -70,12 +70,12 @@ class PluginManager:
         for known in self._sockets.values():
             if known.plugin is not None and known.plugin.info.name == driver:
                 return known.plugin
-        raise KubeletError(f"DRA driver {driver} is not registered")  # kubelet: so it says
+        raise KubeletError(f"DRA driver {driver} is not registered")  # kubelet: its words
 
     def expect_driver(self, driver: str) -> RegisteredPlugin | None:
-        """A driver is starting: look for it often, for the real kubelet is told by inotify.
+        """Looks more often for a driver that is starting, where the real kubelet uses inotify.
 
-        Answers what is registered of it until then: a killed driver is, for nobody has taken its socket away.
+        Returns the registration of its former process: a killed driver leaves its socket and so stays registered.
         """
         self._hurry = HURRY_LOOKS
         self._look.set()
@@ -84,7 +84,7 @@ class PluginManager:
         return None
 
     async def registered(self, driver: str, former: RegisteredPlugin | None = None) -> RegisteredPlugin:
-        """Waits until the driver is registered, and not as its former self."""
+        """Waits until the driver is registered, by another process than the former registration."""
         while True:
             with suppress(KubeletError):
                 if (found := self.find(driver)) is not former:
@@ -92,17 +92,17 @@ class PluginManager:
             await self._registered.wait()
 
     def look(self) -> None:
-        """Something may have changed in plugins_registry."""
+        """Looks into plugins_registry now."""
         self._look.set()
 
     def device(self, driver: str, pool: str, device: str) -> DeviceState:
-        """How a device is. What the driver has not said for the length of its lease is unknown."""
+        """The health of a device; unknown when the driver has not reported it for the length of its lease."""
         now = asyncio.get_running_loop().time()
         said = self._health.get((driver, pool, device))
         return said if said is not None and now < said.until else DeviceState("Unknown", now)
 
     async def run(self) -> None:
-        """Until cancelled; then all connections are closed."""
+        """Runs until cancelled, and closes all connections then."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -209,7 +209,7 @@ class PluginManager:
 
 
 def _sockets_in(directory: Path) -> Mapping[Path, Identity]:
-    """The sockets of a directory. Hidden ones are nobody's business."""
+    """The sockets of a directory, without hidden ones."""
     found: dict[Path, Identity] = {}
     if not directory.is_dir():
         return found

@@ -34,11 +34,11 @@ _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_rec
 
 
 class KubeletError(SandboxError):
-    """What the kubelet would log, or show on the pod."""
+    """A call of a driver failed; the kubelet would log the message, or show it on the pod."""
 
 
 async def register(socket: Path, knows: Sequence[str] = KNOWN_SERVICES, driver: str = "") -> "RegisteredPlugin":
-    """Asks the plugin behind a registration socket who it is, and tells it what became of that.
+    """Asks the plugin behind a registration socket for its name and services, and reports the outcome to it.
 
     `knows` are the services that this kubelet speaks; a `driver` that is given must be the plugin's name.
     """
@@ -129,7 +129,7 @@ class RegisteredPlugin:
             stream.cancel()
 
     async def watch_connection(self, changed: Callable[[bool], None]) -> None:
-        """Tells each time whether the driver is connected, for as long as the channel is open; reconnects."""
+        """Reports each change of the connection while the channel is open; reconnects."""
         while (state := self._channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.SHUTDOWN:
             changed(state is grpc.ChannelConnectivity.READY)
             await self._channel.wait_for_state_change(state)

@@ -26,11 +26,11 @@ class Seen:
 
 
 def status_of(pod: Pod, seen: Seen) -> JsonObject:
-    """What to patch strategically into the status: conditions of others stay, ours keep the time of their last turn."""
-    init = [one for one in pod.containers if one.is_init]
-    main = [one for one in pod.containers if not one.is_init]
+    """A strategic patch of the status: conditions of others stay, ours keep the time of their last change."""
+    init = [container for container in pod.containers if container.is_init]
+    main = [container for container in pod.containers if not container.is_init]
     over = seen.phase in ("Succeeded", "Failed")
-    initialized = all(_initialized(one, seen.runs.get(one.name, Run())) for one in init)
+    initialized = all(_initialized(container, seen.runs.get(container.name, Run())) for container in init)
     ready = not over and not pod.deleted and _all_run(main, seen)
     unready = "PodCompleted" if seen.phase == "Succeeded" else "PodFailed" if over else "ContainersNotReady"
     pinned = ", ".join(f"{name}: {cpus}" for name, cpus in seen.cpus.items())
@@ -41,28 +41,28 @@ def status_of(pod: Pod, seen: Seen) -> JsonObject:
         _condition("Ready", ready, "" if ready else unready),
         _condition(PINNED, bool(pinned), "Running" if pinned else "NothingRuns", pinned),
     ]
-    former = {one["type"]: one for one in pod.status.get("conditions") or ()}
+    former = {condition["type"]: condition for condition in pod.status.get("conditions") or ()}
     status: JsonObject = {
         "phase": seen.phase,
-        "conditions": [_turned(one, former.get(one["type"]), seen.now) for one in conditions],
+        "conditions": [_turned(condition, former.get(condition["type"]), seen.now) for condition in conditions],
         "hostIP": seen.node_ip,
         "hostIPs": [{"ip": seen.node_ip}],
         "startTime": pod.status.get("startTime") or seen.now,
-        "containerStatuses": [_container_status(one, seen) for one in main],
+        "containerStatuses": [_container_status(container, seen) for container in main],
     }
     if init:
-        status["initContainerStatuses"] = [_container_status(one, seen) for one in init]
+        status["initContainerStatuses"] = [_container_status(container, seen) for container in init]
     if seen.has_sandbox:
         status |= {"podIP": seen.pod_ip, "podIPs": [{"ip": seen.pod_ip}]}
     return status
 
 
-def _initialized(one: ContainerSpec, run: Run) -> bool:
-    return run.state == "running" if one.is_sidecar else run.state == "ended" and run.exit_code == 0
+def _initialized(container: ContainerSpec, run: Run) -> bool:
+    return run.state == "running" if container.is_sidecar else run.state == "ended" and run.exit_code == 0
 
 
 def _all_run(containers: Sequence[ContainerSpec], seen: Seen) -> bool:
-    return all(seen.runs.get(one.name, Run()).state == "running" for one in containers)
+    return all(seen.runs.get(container.name, Run()).state == "running" for container in containers)
 
 
 def _condition(kind: str, true: bool, reason: str = "", message: str = "") -> JsonObject:
@@ -71,7 +71,7 @@ def _condition(kind: str, true: bool, reason: str = "", message: str = "") -> Js
 
 
 def _turned(condition: JsonObject, former: JsonObject | None, now: str) -> JsonObject:
-    """With the time of its last turn; what it said before goes, for a strategic patch keeps what it does not name."""
+    """Adds the time of its last change, and removes outdated fields: a strategic patch keeps what it does not name."""
     if former is None:
         return {**condition, "lastTransitionTime": now}
     same = former["status"] == condition["status"]
@@ -79,24 +79,24 @@ def _turned(condition: JsonObject, former: JsonObject | None, now: str) -> JsonO
     return {**condition, **outdated, "lastTransitionTime": former.get("lastTransitionTime") if same else now}
 
 
-def _container_status(one: ContainerSpec, seen: Seen) -> JsonObject:
-    run = seen.runs.get(one.name, Run())
+def _container_status(container: ContainerSpec, seen: Seen) -> JsonObject:
+    run = seen.runs.get(container.name, Run())
     waits = run.held is not None and seen.phase not in ("Succeeded", "Failed")
     last = run if waits and run.state == "ended" else run.last
     status: JsonObject = {
-        "name": one.name,
-        "image": one.image,
+        "name": container.name,
+        "image": container.image,
         "imageID": "",
         "restartCount": run.restarts,
-        "ready": run.state == "running" if not one.is_init or one.is_sidecar else run.reason == "Completed",
+        "ready": run.state == "running" if not container.is_init or container.is_sidecar else run.reason == "Completed",
         "started": run.state == "running",
         "state": _state(run, waits=waits),
         "lastState": {"terminated": _terminated(last)} if last is not None else {},
     }
     if run.id:
         status["containerID"] = f"containerd://{run.id}"
-    if seen.health.get(one.name):
-        status["allocatedResourcesStatus"] = list(seen.health[one.name])
+    if seen.health.get(container.name):
+        status["allocatedResourcesStatus"] = list(seen.health[container.name])
     return status
 
 

@@ -31,7 +31,7 @@ class PodTroubleError(SandboxError):
 
 
 class PodWorker:
-    """Carries one pod. Cancelled, it leaves everything as it is: a kubelet's end is not its pods' end."""
+    """Runs one pod. When it is cancelled, it leaves everything as it is: containers outlive the kubelet."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class PodWorker:
         self._wake.set()
 
     def vanish(self) -> None:
-        """The pod is gone from the API server, forced perhaps: what is left of it must go."""
+        """The pod was deleted from the API server, perhaps by force: its containers must be removed."""
         self._gone = True
         self._wake.set()
 
@@ -103,7 +103,7 @@ class PodWorker:
     # ---- while it lives
 
     def _adopt(self) -> None:
-        """What the kubelet before this one, or the time before a reboot, has left."""
+        """Compares with the runtime after a restart of the kubelet or a reboot of the node."""
         left = {known.name: known for known in self._runtime.containers_of(self._pod.uid) if known.started}
         for name, run in self._runs.items():
             if run.state == "running" and name not in left:
@@ -130,7 +130,7 @@ class PodWorker:
             await self._woken(wait)
 
     def _look(self) -> None:
-        """Takes over which containers have ended."""
+        """Notes which containers have ended."""
         for known in self._runtime.containers_of(self._pod.uid):
             run = self._runs.get(known.name)
             if run is None or run.id != known.id or run.state != "running" or known.running:
@@ -143,7 +143,7 @@ class PodWorker:
             self._runs[known.name] = ended
 
     async def _advance(self) -> None:
-        """Does all that can be done now. Raises what stands against it, when everything else is done."""
+        """Starts everything that can be started now. Raises an error for what cannot, when all else is done."""
         if self._runtime.pod(self._pod.uid) is None:
             await self._make_sandbox()
         elif not self._claim_uids:
@@ -196,7 +196,7 @@ class PodWorker:
         return found
 
     async def _start(self, container: ContainerSpec) -> str:
-        """Creates and starts a container; what stands against it, "" when it runs."""
+        """Creates and starts a container; returns why it does not run, or ""."""
         sandbox = self._runtime.pod(self._pod.uid)
         assert sandbox is not None
         run = self._runs.get(container.name, Run())
@@ -259,7 +259,7 @@ class PodWorker:
             if known.name == name and not known.running:
                 await self._runtime.remove_container(known.id)
 
-    # ---- what it tells
+    # ---- its status
 
     async def _report(self) -> None:
         if self._gone:
@@ -283,7 +283,7 @@ class PodWorker:
             phase=ended if ended in _OVER else phase,
             runs=self._runs,
             cpus=cpus,
-            health={one.name: self._health(one) for one in self._pod.containers},
+            health={container.name: self._health(container) for container in self._pod.containers},
             has_sandbox=self._runtime.pod(self._pod.uid) is not None,
             node_ip=self._node_ip,
             pod_ip=self._pod_ip,
@@ -319,7 +319,7 @@ class PodWorker:
         return True
 
     async def _repeat(self, what: str, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Until it has succeeded. kubelet: what fails while a pod ends is in the log only, no Event tells."""
+        """Repeats an attempt until it succeeds. kubelet: failures while a pod ends are logged, without an Event."""
         failures = 0
         while not await self._try(what, attempt):
             await asyncio.sleep(min(self._pace.pod_retry_most, self._pace.pod_retry * 2.0**failures))
@@ -331,5 +331,5 @@ def _plain(status: JsonObject) -> JsonObject:
     return {
         **status,
         "startTime": "",
-        "conditions": [{**one, "lastTransitionTime": ""} for one in status["conditions"]],
+        "conditions": [{**condition, "lastTransitionTime": ""} for condition in status["conditions"]],
     }

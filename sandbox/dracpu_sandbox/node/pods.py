@@ -1,4 +1,4 @@
-"""A pod's containers and what is due with them: pure, from the pod object and how its containers do."""
+"""Which containers of a pod must be started, and the pod's phase: computed from the pod object and its containers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """What a pod says of one of its containers."""
+    """A container of a pod's spec."""
 
     name: str
     image: str
@@ -36,7 +36,7 @@ class Pod:
 
     @property
     def namespace(self) -> str:
-        """Where it is."""
+        """Its namespace."""
         return str(self.object["metadata"]["namespace"])
 
     @property
@@ -46,7 +46,7 @@ class Pod:
 
     @property
     def uid(self) -> str:
-        """What tells it from a former pod of its name."""
+        """Its UID, which differs from that of a former pod of its name."""
         return str(self.object["metadata"]["uid"])
 
     @property
@@ -61,12 +61,12 @@ class Pod:
 
     @property
     def is_mirror(self) -> bool:
-        """Whether it shows what runs without it."""
+        """Whether it mirrors something that runs without it, as the pods of agents do."""
         return MIRROR_ANNOTATION in (self.object["metadata"].get("annotations") or {})
 
     @property
     def status(self) -> JsonObject:
-        """What is known of it."""
+        """Its status."""
         return self.object.get("status") or {}
 
     @cached_property
@@ -74,12 +74,12 @@ class Pod:
         """All of them, in the order in which they start."""
         spec = self.object["spec"]
         policy = str(spec.get("restartPolicy") or "Always")
-        init = [_container(one, policy, is_init=True) for one in spec.get("initContainers") or ()]
-        return (*init, *(_container(one, policy) for one in spec["containers"]))
+        init = [_container(item, policy, is_init=True) for item in spec.get("initContainers") or ()]
+        return (*init, *(_container(item, policy) for item in spec["containers"]))
 
     def container(self, name: str) -> ContainerSpec:
         """One of them."""
-        return next(one for one in self.containers if one.name == name)
+        return next(container for container in self.containers if container.name == name)
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
@@ -87,15 +87,17 @@ class Pod:
 
         A template's claim stands in the status, and so does the one that extended resources have become.
         """
-        made = {one["name"]: one.get("resourceClaimName") for one in self.status.get("resourceClaimStatuses") or ()}
+        made = {
+            status["name"]: status.get("resourceClaimName") for status in self.status.get("resourceClaimStatuses") or ()
+        }
         found: dict[str, str] = {}
-        for one in self.object["spec"].get("resourceClaims") or ():
-            if one.get("resourceClaimName"):
-                found[one["name"]] = one["resourceClaimName"]
-            elif one["name"] not in made:
-                found[one["name"]] = ""
-            elif made[one["name"]]:  # a template may have decided that no claim is needed
-                found[one["name"]] = made[one["name"]] or ""
+        for entry in self.object["spec"].get("resourceClaims") or ():
+            if entry.get("resourceClaimName"):
+                found[entry["name"]] = entry["resourceClaimName"]
+            elif entry["name"] not in made:
+                found[entry["name"]] = ""
+            elif made[entry["name"]]:  # a template may have decided that no claim is needed
+                found[entry["name"]] = made[entry["name"]] or ""
         if extended := self.status.get("extendedResourceClaimStatus"):
             found[EXTENDED] = extended["resourceClaimName"]
         return found
@@ -103,13 +105,15 @@ class Pod:
     def claims_of(self, container: ContainerSpec) -> tuple[tuple[str, str], ...]:
         """What a container gets: name of the claim in the pod, request."""
         mappings = (self.status.get("extendedResourceClaimStatus") or {}).get("requestMappings") or ()
-        extended = tuple((EXTENDED, one["requestName"]) for one in mappings if one["containerName"] == container.name)
+        extended = tuple(
+            (EXTENDED, mapping["requestName"]) for mapping in mappings if mapping["containerName"] == container.name
+        )
         return container.claims + extended
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a container does, through all its restarts."""
+    """The state of a container, through all its restarts."""
 
     state: Literal["waiting", "running", "ended"] = "waiting"
     id: str = ""  # of the runtime's container, the newest one
@@ -145,36 +149,36 @@ def due(pod: Pod, runs: Runs) -> tuple[str, ...]:
     A sidecar that has ended is started again, but nobody waits for it: it has started once.
     """
     again: tuple[str, ...] = ()
-    for one in pod.containers:
-        run = runs.get(one.name, Run())
-        if not one.is_init:
+    for container in pod.containers:
+        run = runs.get(container.name, Run())
+        if not container.is_init:
             break
-        if one.is_sidecar and run.state == "ended":
-            again += (one.name,)
-        elif run.state == "waiting" or (run.state == "ended" and _again(one, run)):
-            return (*again, one.name)
-        elif not one.is_sidecar and (run.state == "running" or run.exit_code):
+        if container.is_sidecar and run.state == "ended":
+            again += (container.name,)
+        elif run.state == "waiting" or (run.state == "ended" and _again(container, run)):
+            return (*again, container.name)
+        elif not container.is_sidecar and (run.state == "running" or run.exit_code):
             return again
     return again + tuple(
-        one.name
-        for one in pod.containers
-        if not one.is_init
-        and (run := runs.get(one.name, Run())).state != "running"
-        and (run.state == "waiting" or _again(one, run))
+        container.name
+        for container in pod.containers
+        if not container.is_init
+        and (run := runs.get(container.name, Run())).state != "running"
+        and (run.state == "waiting" or _again(container, run))
     )
 
 
 def phase_of(pod: Pod, runs: Runs) -> Phase:
     """The pod's phase, as long as it is not deleted."""
-    for one in pod.containers:
-        run = runs.get(one.name, Run())
-        if one.is_init and not one.is_sidecar:
-            if run.state == "ended" and run.exit_code and not _again(one, run):
+    for container in pod.containers:
+        run = runs.get(container.name, Run())
+        if container.is_init and not container.is_sidecar:
+            if run.state == "ended" and run.exit_code and not _again(container, run):
                 return "Failed"
             if run.state != "ended" or run.exit_code:
                 return "Pending"
-    mains = [(one, runs.get(one.name, Run())) for one in pod.containers if not one.is_init]
-    if all(run.state == "ended" and not _again(one, run) for one, run in mains):
+    mains = [(container, runs.get(container.name, Run())) for container in pod.containers if not container.is_init]
+    if all(run.state == "ended" and not _again(container, run) for container, run in mains):
         return "Failed" if any(run.exit_code for _, run in mains) else "Succeeded"
     return "Pending" if any(run.state == "waiting" for _, run in mains) else "Running"
 
@@ -184,20 +188,26 @@ def restart_delay(restarts: int, first: float, most: float) -> float:
     return min(most, first * 2.0 ** min(restarts - 1, 30)) if restarts else 0.0
 
 
-def _again(one: ContainerSpec, run: Run) -> bool:
-    return one.restart == "Always" or (one.restart == "OnFailure" and run.exit_code != 0)
+def _again(container: ContainerSpec, run: Run) -> bool:
+    return container.restart == "Always" or (container.restart == "OnFailure" and run.exit_code != 0)
 
 
 def _container(item: JsonObject, policy: str, *, is_init: bool = False) -> ContainerSpec:
     is_sidecar = is_init and item.get("restartPolicy") == "Always"
     if is_init and policy == "Always":
         policy = "OnFailure"  # kubelet: an init container that has succeeded is not run again
-    claims = tuple((one["name"], one.get("request") or "") for one in (item.get("resources") or {}).get("claims") or ())
+    claims = tuple(
+        (claim["name"], claim.get("request") or "") for claim in (item.get("resources") or {}).get("claims") or ()
+    )
     return ContainerSpec(
         name=item["name"],
         image=item.get("image") or "",
         program=program_of([*(item.get("command") or ()), *(item.get("args") or ())]),
-        env=tuple(f"{one['name']}={one.get('value') or ''}" for one in item.get("env") or () if "valueFrom" not in one),
+        env=tuple(
+            f"{variable['name']}={variable.get('value') or ''}"
+            for variable in item.get("env") or ()
+            if "valueFrom" not in variable
+        ),
         claims=claims,
         restart="Always" if is_sidecar else policy,
         is_init=is_init,

@@ -19,14 +19,14 @@ from dracpu_sandbox.node.programs import Program
 
 VERSION: Final = "v2.4.2"  # containerd
 NRI_VERSION: Final = "v0.12.3"  # containerd 2.4.0 and newer have it
-KILLED: Final = 137  # what a container ends with that did not care for SIGTERM
+KILLED: Final = 137  # the exit code of a container that was killed
 
 
 _T = TypeVar("_T")
 
 
 class RuntimeDownError(SandboxError):
-    """There is no runtime at the moment."""
+    """The runtime is down."""
 
 
 def effective_cpus(configured: str, online: CpuSet) -> CpuSet:
@@ -56,12 +56,12 @@ class SimulatedRuntime:
         self._up = True
 
     async def stop(self) -> None:
-        """The runtime is away; its containers run on."""
+        """Stops the runtime; its containers run on."""
         self._up = False
         await self.nri.stop()
 
     async def kill_everything(self) -> None:
-        """The machine goes down: containers and pods end with it, and nobody is told."""
+        """The machine goes down: containers and pods end without any notice."""
         endings = [known.ending for known in self.nri.containers.values() if known.ending is not None]
         for task in (*self._calls, *endings):
             task.cancel()
@@ -70,7 +70,7 @@ class SimulatedRuntime:
         self.nri.containers.clear()
 
     async def settle(self) -> None:
-        """Waits until all that a kubelet has asked for is done, for its successor to find nothing half-way."""
+        """Waits until all calls are complete, before the kubelet is started again."""
         await asyncio.gather(*self._calls, return_exceptions=True)
 
     # ---- what the kubelet asks for
@@ -133,21 +133,23 @@ class SimulatedRuntime:
     async def _stop(self, container: Container) -> None:
         if container.state == nri.CONTAINER_STOPPED:
             if container.ending is not None:
-                await asyncio.wait((container.ending,))  # it ends by itself at this moment, and plugins are told
+                await asyncio.wait((container.ending,))  # it ends by itself at this moment, and plugins get the event
             return
         if container.ending is not None:
             container.ending.cancel()
         await self._end(container, KILLED)
 
     async def _to_the_end(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """A kubelet may end at any moment; what it has asked for is done all the same, and plugins hear of it whole."""
+        """Completes a call even if the kubelet that made it is cancelled, so that plugins see no half of it."""
         task = asyncio.create_task(call, name="runtime call")
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks any more
+            task.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # nobody waits for its result any more
             raise
 
     # ---- what can be seen of containers

@@ -1,1 +1,1 @@
-"""Stories: what happens in a cluster, told and checked step by step; one short file each."""
+"""Stories: something happens in a cluster and is checked step by step; each is a short file."""

@@ -1,4 +1,4 @@
-"""Plays a story: makes its cluster, lets it happen, and says how it ended."""
+"""Plays a story: makes its cluster, runs it, and reports how it ended."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ async def play(
     assets: Path | None = None,
     echo: TextIO | None = None,
 ) -> None:
-    """Returns when it has ended as told; raises what was not as expected."""
+    """Returns when it has ended as told; raises an error that says what was not as expected."""
     began = time.monotonic()
 
     def tell(line: str) -> None:

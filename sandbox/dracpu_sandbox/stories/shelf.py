@@ -23,7 +23,7 @@ _FOLDER: Final = Path(__file__).parent
 
 
 class ScenarioError(SandboxError):
-    """There is no such story, or its file is not one."""
+    """There is no such story, or its file is not a story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Scenario:
     patience: float
 
     def cluster(self, nodes: int = 0) -> dict[str, Machine]:
-        """The nodes that it wants, or so many: machines take turns."""
+        """The nodes that it asks for, or another number of them: machines take turns."""
         if nodes and not self.any_number:
             raise ScenarioError(
                 f"{self.name} plays on {self.nodes} node(s): only a story that sets NODES takes --nodes"

@@ -69,7 +69,7 @@ class Story:
 
     @property
     def client(self) -> KubeClient:
-        """For what there is no word for."""
+        """A client, for everything that has no word here."""
         return self._sandbox.client
 
     # pods and claims

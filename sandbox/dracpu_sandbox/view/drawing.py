@@ -61,7 +61,7 @@ def draw(node: JsonObject, width: int) -> list[Text]:
 
 
 def legend() -> Text:
-    """What the marks mean that are the same on all nodes."""
+    """The meaning of the marks that all nodes share."""
     known = _joined([Text.assemble((mark.character, mark.style), " ", name) for mark, name in _LEGEND])
     return Text.assemble(known, "  letter, digit: a claim  word: a core  []: an L3 cache")
 
@@ -138,7 +138,7 @@ def _side_by_side(boxes: Sequence[list[Text]], width: int) -> list[Text]:
     lines: list[Text] = []
     row: list[list[Text]] = []
     for box in boxes:
-        if row and sum(one[0].cell_len + 1 for one in row) + box[0].cell_len > width:
+        if row and sum(drawn[0].cell_len + 1 for drawn in row) + box[0].cell_len > width:
             lines.extend(_row(row))
             row = []
         row.append(box)
@@ -159,11 +159,14 @@ def _claims(uses: Uses) -> list[Text]:
 
 
 def _problems(status: JsonObject) -> list[list[Text]]:
-    """What is not as it should be, in the agent's words."""
+    """The conditions that are False, in the agent's words."""
     return [
-        [Text(word, style="red") for word in f"{one['type']}: {one.get('message') or one.get('reason')}".split()]
-        for one in status.get("conditions") or ()
-        if one.get("status") == "False"
+        [
+            Text(word, style="red")
+            for word in f"{condition['type']}: {condition.get('message') or condition.get('reason')}".split()
+        ]
+        for condition in status.get("conditions") or ()
+        if condition.get("status") == "False"
     ]
 
 

@@ -1,4 +1,4 @@
-"""What each CPU of a node is used for, as the mark that stands for it in a drawing.
+"""The marks that stand for the CPUs of a node in a drawing, and say what each is used for.
 
 A mark is one character, so that a drawing can be read without colours. A claim's mark follows from the place of its
 first CPU: nothing has to be remembered for it to stay the same while other claims come and go. On a machine of more
@@ -66,7 +66,9 @@ def uses_of(status: JsonObject, order: Sequence[int]) -> Uses:
     reserved, shared, exclusive = (CpuSet.parse(cpus.get(name, "")) for name in ("reserved", "shared", "exclusive"))
     claims = tuple(_claims(status.get("claims") or (), order))
     # a claim's mark last: CPUs that were reserved later stay with their claim
-    marked = [(reserved, RESERVED), (shared, SHARED), (exclusive, HELD)] + [(one.cpus, one.mark) for one in claims]
+    marked = [(reserved, RESERVED), (shared, SHARED), (exclusive, HELD)] + [
+        (claim.cpus, claim.mark) for claim in claims
+    ]
     by_cpu = {cpu: mark for those, mark in marked for cpu in those}
     unnamed = max(0, status.get("claimsTotal", 0) - len(claims))
     return Uses(reserved, shared, exclusive, claims, unnamed, by_cpu)
@@ -75,10 +77,10 @@ def uses_of(status: JsonObject, order: Sequence[int]) -> Uses:
 def _claims(listed: Iterable[JsonObject], order: Sequence[int]) -> Iterable[Claim]:
     places = {cpu: place for place, cpu in enumerate(order)}
     found: list[tuple[int, str, CpuSet]] = []
-    for one in listed:
-        cpus = CpuSet.parse(one["cpus"])
+    for claim in listed:
+        cpus = CpuSet.parse(claim["cpus"])
         place = min((places.get(cpu, len(order)) for cpu in cpus), default=len(order))
-        found.append((place, f"{one['namespace']}/{one['name']}", cpus))
-    for place, name, cpus in sorted(found, key=lambda one: one[:2]):
+        found.append((place, f"{claim['namespace']}/{claim['name']}", cpus))
+    for place, name, cpus in sorted(found, key=lambda found_claim: found_claim[:2]):
         colour = _COLOURS[place % len(_COLOURS)]
         yield Claim(name, cpus, Mark(_CHARACTERS[place % len(_CHARACTERS)], f"bold black on {colour}"))

@@ -37,7 +37,7 @@ async def print_once(watched: Watched, console: Console) -> None:
             listed = await client.list(CPU_NODES)
         except NotFoundError as error:
             raise SandboxError("this cluster has no CpuNodes: is dra-cpu-operator installed?") from error
-    nodes = {one["metadata"]["name"]: one for one in listed}
+    nodes = {item["metadata"]["name"]: item for item in listed}
     missing = [name for name in watched.names if name not in nodes]
     if missing:
         raise SandboxError(f'there is no CpuNode "{missing[0]}"; there are: {", ".join(sorted(nodes)) or "none"}')
@@ -76,7 +76,7 @@ async def _trouble(client: KubeClient) -> str:
 def screen(
     nodes: Mapping[str, JsonObject], names: Sequence[str], width: int, height: int, trouble: str = ""
 ) -> list[Text]:
-    """What fits: whole nodes, a line about the others, and the legend."""
+    """The lines that fit: whole nodes, a line about the others, and the legend."""
     header = [*([Text(trouble, style="bold red")] if trouble else []), *legend().wrap(Console(width=width), width)]
     lines: list[Text] = []
     chosen = _chosen(nodes, names)
