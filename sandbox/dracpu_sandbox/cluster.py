@@ -10,9 +10,10 @@ import contextlib
 import contextvars
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self, TextIO
+from typing import Final, Self, TextIO
 
 from dracpu_api.errors import DriverError
 from dracpu_sandbox.agentpods import AgentPods, node_of_agent
@@ -24,6 +25,7 @@ from dracpu_sandbox.folder import KUBECONFIG, folder
 from dracpu_sandbox.install import DEFAULT_CONFIG, install
 from dracpu_sandbox.logs import WRITER, recorded
 from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.node.agents import AgentKind
 from dracpu_sandbox.node.kubelet import NoContainerError
 from dracpu_sandbox.node.node import SimulatedNode
 from dracpu_sandbox.operating import operate
@@ -33,35 +35,23 @@ from dracpu_sandbox.waiting import either, mirrored
 _STARTED_AT_ONCE: Final = 8  # nodes: all have to register within the kubelet's deadlines
 
 
-def _silent(_: str) -> None:
-    return
-
-
+@dataclass(eq=False)
 class Sandbox:
     """A cluster, while the block is open. Nodes by name, each with its machine."""
 
-    def __init__(
-        self,
-        machines: Mapping[str, Machine],
-        *,
-        port: int = 0,
-        root: Path | None = None,
-        config: JsonObject | None = DEFAULT_CONFIG,
-        agent: Literal["task", "process"] = "task",
-        assets: Path | None = None,
-        progress: Callable[[str], object] = _silent,
-        echo: TextIO | None = None,
-    ) -> None:
-        self.kubeconfig = Path()
-        self.nodes: dict[str, SimulatedNode] = {}
-        self._machines = machines
-        self._port = port
-        self._root = root
-        self._config = config
-        self._agent = agent
-        self._assets = assets
-        self._progress = progress
-        self._echo = echo
+    machines: Mapping[str, Machine]
+    _: KW_ONLY
+    port: int = 0
+    root: Path | None = None
+    config: JsonObject | None = field(default_factory=lambda: DEFAULT_CONFIG)
+    agent: AgentKind = "task"
+    assets: Path | None = None
+    progress: Callable[[str], object] = lambda line: None
+    echo: TextIO | None = None
+    kubeconfig: Path = field(default=Path(), init=False)
+    nodes: dict[str, SimulatedNode] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._client: KubeClient | None = None
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -113,23 +103,23 @@ class Sandbox:
 
     async def _run(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            place = stack.enter_context(folder(self._root))
-            stack.enter_context(recorded(place / "logs", self._echo))
+            place = stack.enter_context(folder(self.root))
+            stack.enter_context(recorded(place / "logs", self.echo))
             plane = await stack.enter_async_context(
-                built_in(self._port, self._logs_of)
-                if self._assets is None
-                else real(self._assets, place / "control-plane", self._port)
+                built_in(self.port, self._logs_of)
+                if self.assets is None
+                else real(self.assets, place / "control-plane", self.port)
             )
-            self._progress(plane.name)
+            self.progress(plane.name)
             self.kubeconfig = place / KUBECONFIG
             self.kubeconfig.write_text(json.dumps(plane.kubeconfig, indent=1))
             self._client = await stack.enter_async_context(KubeClient.from_kubeconfig(self.kubeconfig))
-            await install(self._client, self._config)
-            self._progress("CRDs, DeviceClass, CpuDriverConfig")
+            await install(self._client, self.config)
+            self.progress("CRDs, DeviceClass, CpuDriverConfig")
             async with asyncio.TaskGroup() as group:
                 parts = [group.create_task(part, name=name) for name, part in plane.parts(self._client).items()]
                 parts.append(group.create_task(_operate(self.kubeconfig), name="operator"))
-                self._progress("operator")
+                self.progress("operator")
                 agents = AgentPods(self._client)
                 parts.append(group.create_task(agents.run(), name="agents' pods"))
                 nodes = await self._start_nodes(group, place, agents)
@@ -151,15 +141,15 @@ class Sandbox:
             async with turns:
                 running.append(group.create_task(node.run(), name=f"node {node.name}", context=context))
                 await node.up.wait()
-            self._progress(f"{node.name}: {node.machine.name}")
+            self.progress(f"{node.name}: {node.machine.name}")
 
-        for name, machine in self._machines.items():
+        for name, machine in self.machines.items():
             self.nodes[name] = SimulatedNode(
                 name,
                 machine,
                 self.kubeconfig,
                 place / "nodes" / name,
-                agent=self._agent,
+                agent=self.agent,
                 agent_log=self._agent_log(name),
                 on_agent=agents.changed,
             )

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
 
 from dracpu_sandbox.cel.quantity import QuantityError
 from dracpu_sandbox.client import Event, KubeClient, NotFoundError
@@ -39,7 +38,7 @@ class Scheduler:
         self._classes = Following(client, DEVICE_CLASSES)
         self._slices = Following(client, SLICES)
         self._all = (self._pods, self._claims, self._nodes, self._classes, self._slices)
-        self._reader = SliceReader()
+        self._read_slices: dict[tuple[str, str], Slice | None] = {}  # by UID and version; None: it could not be read
         self._wake = asyncio.Event()
         self._events = EventRecorder(client, SCHEDULER)
         self._failures: Counter[str] = Counter()  # by the pod's UID: a pod that fails waits behind the others
@@ -101,9 +100,17 @@ class Scheduler:
             nodes={node["metadata"]["name"]: node for node in self._nodes.all()},
             claims={key_of(claim): claim for claim in self._claims.all()},
             classes={body["metadata"]["name"]: read_class(body) for body in self._classes.all()},
-            inventory=self._reader.inventory(self._slices.all()),
+            inventory=self._inventory(),
             pods=list(self._pods.all()),
         )
+
+    def _inventory(self) -> Inventory:
+        """The pools of all slices. A slice that has not changed is not read again: answers are remembered by device."""
+        former, self._read_slices = self._read_slices, {}
+        for body in self._slices.all():
+            key = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
+            self._read_slices[key] = former[key] if key in former else _read(body)
+        return Inventory(item for item in self._read_slices.values() if item is not None)
 
     async def _place(self, pod: JsonObject, placement: Placement, world: World) -> None:
         """Claims first, the pod last: when it is bound, its claims are ready for the kubelet."""
@@ -140,24 +147,6 @@ class Scheduler:
         if not has_condition(pod, wanted):
             self._pods.wrote(await self._client.patch_status(PODS, pod, {"conditions": [wanted]}, manager=SCHEDULER))
             self._events.emit(pod, "FailedScheduling", refusal.message, action="Scheduling", warning=True)
-
-
-class SliceReader:
-    """Turns slices into pools. A slice that has not changed is not read again."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Slice | None] = {}  # by UID and version; None: it could not be read
-        self._inventory = Inventory(())
-
-    def inventory(self, bodies: Iterable[JsonObject]) -> Inventory:
-        """The pools of all slices."""
-        current = {(body["metadata"]["uid"], body["metadata"]["resourceVersion"]): body for body in bodies}
-        if current.keys() != self._known.keys():
-            self._known = {
-                key: self._known[key] if key in self._known else _read(body) for key, body in current.items()
-            }
-            self._inventory = Inventory(item for item in self._known.values() if item is not None)
-        return self._inventory
 
 
 def _read(body: JsonObject) -> Slice | None:

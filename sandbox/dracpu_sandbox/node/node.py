@@ -14,7 +14,7 @@ import contextvars
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -48,39 +48,31 @@ class NodeError(SandboxError):
     """The node cannot be brought up."""
 
 
+@dataclass(eq=False)
 class SimulatedNode:
     """One node of the cluster that the kubeconfig names."""
 
-    def __init__(
-        self,
-        name: str,
-        machine: Machine,
-        kubeconfig: Path,
-        root: Path,
-        *,
-        agent: AgentKind = "task",
-        agent_log: Path | None = None,
-        on_agent: Callable[[str, bool], object] = lambda node, ready: None,
-        pace: Pace | None = None,
-    ) -> None:
-        self.name = name
-        self.machine = machine
-        self.root = root
-        self._kubeconfig = kubeconfig
-        self._agent_log = agent_log or root / "agent.log"
-        self._on_agent = on_agent
-        self._pace = pace or Pace()
-        self._run = root / "run"  # a tmpfs on real nodes: empty after a reboot
-        self._var = root / "kubelet"
+    name: str
+    machine: Machine
+    kubeconfig: Path
+    root: Path
+    _: KW_ONLY
+    agent: AgentKind = "task"
+    agent_log: Path | None = None
+    on_agent: Callable[[str, bool], object] = lambda node, ready: None
+    pace: Pace = field(default_factory=Pace)
+
+    def __post_init__(self) -> None:
+        self._run = self.root / "run"  # a tmpfs on real nodes: empty after a reboot
+        self._var = self.root / "kubelet"
+        self._log = self.agent_log or self.root / "agent.log"
         self._runtime = runtime.SimulatedRuntime(self._run / "nri.sock", self._run / "cdi", lambda: self._online)
         self._online = CpuSet()
-        self._host: AgentHost = self._make_host(agent)
+        self._host: AgentHost = self._make_host(self.agent)
         self._kubelet: Kubelet | None = None
         self._client: KubeClient | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._context: contextvars.Context | None = (
-            None  # names the log file of this node, also for parts that a story restarts
-        )
+        self._context: contextvars.Context | None = None  # names the log file of this node, also for restarted parts
         self._kubelet_task: asyncio.Task[None] | None = None
         self._agent_task: asyncio.Task[None] | None = None
         self.agent_starts = 0  # how often the agent was started
@@ -93,9 +85,9 @@ class SimulatedNode:
             raise NodeError(f"{self.root} is too long for unix sockets below it: use a shorter folder")
         await self._write_machine()
         try:
-            async with KubeClient.from_kubeconfig(self._kubeconfig) as client, asyncio.TaskGroup() as group:
+            async with KubeClient.from_kubeconfig(self.kubeconfig) as client, asyncio.TaskGroup() as group:
                 self._client, self._group = client, group
-                self._kubelet = Kubelet(self.name, self._var, client, self._runtime, self._pace)
+                self._kubelet = Kubelet(self.name, self._var, client, self._runtime, self.pace)
                 self._context = contextvars.copy_context()
                 await self._boot()
                 await self.start_agent()
@@ -122,10 +114,10 @@ class SimulatedNode:
         former = self._kubelet.plugins.expect_driver(DRIVER)
         assert self._context is not None
         context = self._context.copy()
-        context.run(WRITER.set, self._agent_log.stem)
+        context.run(WRITER.set, self._log.stem)
         self._agent_task = self._group.create_task(self._supervise_agent(), name=f"{self.name} agent", context=context)
         await self._agent_is_up(former)
-        self._on_agent(self.name, True)
+        self.on_agent(self.name, True)
 
     async def stop_agent(self) -> None:
         """SIGTERM, and no restart."""
@@ -230,7 +222,7 @@ class SimulatedNode:
         self._host.brutal = brutal
         await _cancel(self._agent_task)
         self._agent_task = None
-        self._on_agent(self.name, False)
+        self.on_agent(self.name, False)
         if self._kubelet is not None:
             self._kubelet.plugins.look()
 
@@ -241,8 +233,8 @@ class SimulatedNode:
             try:
                 await self._host.serve()
             except AgentEndedError as error:
-                log.error("agent ended", node=self.name, error=str(error), restart_seconds=self._pace.agent_restart)
-            await asyncio.sleep(self._pace.agent_restart)
+                log.error("agent ended", node=self.name, error=str(error), restart_seconds=self.pace.agent_restart)
+            await asyncio.sleep(self.pace.agent_restart)
 
     async def _agent_is_up(self, former: RegisteredPlugin | None = None) -> None:
         assert self._kubelet is not None
@@ -258,7 +250,7 @@ class SimulatedNode:
     def _make_host(self, kind: AgentKind) -> AgentHost:
         options = {
             "node-name": self.name,
-            "kubeconfig": self._kubeconfig,
+            "kubeconfig": self.kubeconfig,
             "kubelet-root": self._var,
             "sysfs-root": self.root / "machine/sys",
             "procfs-root": self.root / "machine/proc",
@@ -269,7 +261,7 @@ class SimulatedNode:
             "status-interval": _STATUS_SECONDS,
         }
         arguments = [f"--{name}={value}" for name, value in options.items()]
-        return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self._agent_log)
+        return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self._log)
 
     async def _write_machine(self) -> None:
         """Swaps the tree as a whole: a reader sees either the former machine or this one."""

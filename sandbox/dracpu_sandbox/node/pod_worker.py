@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import structlog
@@ -30,30 +31,22 @@ class PodTroubleError(SandboxError):
     """Containers that cannot be started now; they are tried again."""
 
 
+@dataclass(eq=False)
 class PodWorker:
     """Runs one pod. When it is cancelled, it leaves everything as it is: containers outlive the kubelet."""
 
-    def __init__(
-        self,
-        pod: Pod,
-        client: KubeClient,
-        runtime: SimulatedRuntime,
-        claims: ClaimCache,
-        events: EventRecorder,
-        health_of: HealthOf,
-        pace: Pace,
-        *,
-        node_ip: str,
-        pod_ip: str,
-    ) -> None:
-        self._pod = pod
-        self._client = client
-        self._runtime = runtime
-        self._claims = claims
-        self._events = events
-        self._health_of = health_of
-        self._pace = pace
-        self._node_ip, self._pod_ip = node_ip, pod_ip
+    pod: Pod  # as it was seen last
+    client: KubeClient
+    runtime: SimulatedRuntime
+    claims: ClaimCache
+    events: EventRecorder
+    health_of: HealthOf
+    pace: Pace
+    _: KW_ONLY
+    node_ip: str
+    pod_ip: str
+
+    def __post_init__(self) -> None:
         self._runs: dict[str, Run] = {}
         self._claim_uids: dict[str, str] = {}  # by the claims' names in the pod
         self._gone = False  # from the API server
@@ -64,16 +57,11 @@ class PodWorker:
 
     @property
     def _leaving(self) -> bool:
-        return self._gone or self._pod.deleted
-
-    @property
-    def pod(self) -> Pod:
-        """The pod as it was seen last."""
-        return self._pod
+        return self._gone or self.pod.deleted
 
     def update(self, pod: Pod) -> None:
         """The pod has changed."""
-        self._pod = pod
+        self.pod = pod
         self._wake.set()
 
     def vanish(self) -> None:
@@ -92,7 +80,7 @@ class PodWorker:
     async def run(self) -> None:
         """Until the pod is gone."""
         self._adopt()
-        if self._pod.status.get("phase") not in _OVER:
+        if self.pod.status.get("phase") not in _OVER:
             await self._live()
         await self._repeat("end", self._end)
         await self._repeat("report", self._report)
@@ -104,7 +92,7 @@ class PodWorker:
 
     def _adopt(self) -> None:
         """Compares with the runtime after a restart of the kubelet or a reboot of the node."""
-        left = {known.name: known for known in self._runtime.containers_of(self._pod.uid) if known.started}
+        left = {known.name: known for known in self.runtime.containers_of(self.pod.uid) if known.started}
         for name, run in self._runs.items():
             if run.state == "running" and name not in left:
                 self._runs[name] = run.finished(KILLED, now(), "ContainerStatusUnknown")  # kubelet: after a reboot
@@ -117,26 +105,26 @@ class PodWorker:
         while not self._leaving:
             self._wake.clear()
             self._look()
-            if phase_of(self._pod, self._runs) in _OVER:
+            if phase_of(self.pod, self._runs) in _OVER:
                 return
             wait: float | None = None
             if not await self._try("advance", self._advance):
-                wait = min(self._pace.pod_retry_most, self._pace.pod_retry * 2.0**self._failures)
+                wait = min(self.pace.pod_retry_most, self.pace.pod_retry * 2.0**self._failures)
                 self._failures = min(self._failures + 1, 30)
             elif self._crashed_until:
                 wait = max(0.0, min(self._crashed_until.values()) - asyncio.get_running_loop().time())
             if not await self._try("report", self._report):
-                wait = self._pace.pod_retry
+                wait = self.pace.pod_retry
             await self._woken(wait)
 
     def _look(self) -> None:
         """Notes which containers have ended."""
-        for known in self._runtime.containers_of(self._pod.uid):
+        for known in self.runtime.containers_of(self.pod.uid):
             run = self._runs.get(known.name)
             if run is None or run.id != known.id or run.state != "running" or known.running:
                 continue
             ended = run.finished(known.exit_code, now())
-            delay = restart_delay(ended.restarts, self._pace.crash, self._pace.crash_most)
+            delay = restart_delay(ended.restarts, self.pace.crash, self.pace.crash_most)
             if delay and not self._leaving:
                 ended = ended.holding("CrashLoopBackOff", f"back-off {delay:g}s restarting failed container")
                 self._crashed_until[known.name] = asyncio.get_running_loop().time() + delay
@@ -144,66 +132,66 @@ class PodWorker:
 
     async def _advance(self) -> None:
         """Starts everything that can be started now. Raises an error for what cannot, when all else is done."""
-        if self._runtime.pod(self._pod.uid) is None:
+        if self.runtime.pod(self.pod.uid) is None:
             await self._make_sandbox()
         elif not self._claim_uids:
             await self._find_claims()
         moment = asyncio.get_running_loop().time()
         self._crashed_until = {name: until for name, until in self._crashed_until.items() if until > moment}
         while ready := [] if self._leaving else self._startable():
-            problems = [problem for name in ready if (problem := await self._start(self._pod.container(name)))]
+            problems = [problem for name in ready if (problem := await self._start(self.pod.container(name)))]
             if problems:
                 raise PodTroubleError("; ".join(problems))
         self._failures = 0
 
     def _startable(self) -> list[str]:
-        return [name for name in due(self._pod, self._runs) if name not in self._crashed_until]
+        return [name for name in due(self.pod, self._runs) if name not in self._crashed_until]
 
     async def _make_sandbox(self) -> None:
-        if self._pod.is_held:  # kubelet: volumes are mounted before claims are prepared
+        if self.pod.is_held:  # kubelet: volumes are mounted before claims are prepared
             raise PodTroubleError(f"the pod is held by its annotation {HOLD_ANNOTATION}")
         try:
-            await self._claims.prepare(self._pod.uid, await self._find_claims())
+            await self.claims.prepare(self.pod.uid, await self._find_claims())
         except KubeletError as error:
             message = f"Failed to prepare dynamic resources: {error}"
-            self._events.emit(self._pod.object, "FailedPrepareDynamicResources", message, warning=True)
+            self.events.emit(self.pod.object, "FailedPrepareDynamicResources", message, warning=True)
             raise
         try:
-            self._runtime.run_pod(self._pod.namespace, self._pod.name, self._pod.uid)
+            self.runtime.run_pod(self.pod.namespace, self.pod.name, self.pod.uid)
         except RuntimeDownError as error:
             message = f"Failed to create pod sandbox: {error}"
-            self._events.emit(self._pod.object, "FailedCreatePodSandBox", message, warning=True)
+            self.events.emit(self.pod.object, "FailedCreatePodSandBox", message, warning=True)
             raise
 
     async def _find_claims(self) -> list[AllocatedClaim]:
         found = []
-        for in_pod, name in self._pod.claims.items():
+        for in_pod, name in self.pod.claims.items():
             if not name:
                 raise KubeletError(f"pod claim {in_pod} not found in pod status: ResourceClaim not created yet")
             try:
-                claim = await self._client.get(CLAIMS, name, self._pod.namespace)
+                claim = await self.client.get(CLAIMS, name, self.pod.namespace)
             except NotFoundError as error:
                 raise KubeletError(f"failed to fetch ResourceClaim {name} referenced by pod: {error}") from error
             status = claim.get("status") or {}
             # kubelet: only for a pod that the scheduler has reserved the claim for
-            if self._pod.uid not in (consumer["uid"] for consumer in status.get("reservedFor") or ()):
-                raise KubeletError(f"pod {self._pod.name} is not allowed to use ResourceClaim {name}")
+            if self.pod.uid not in (consumer["uid"] for consumer in status.get("reservedFor") or ()):
+                raise KubeletError(f"pod {self.pod.name} is not allowed to use ResourceClaim {name}")
             results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
             drivers = tuple(dict.fromkeys(result["driver"] for result in results))
             uid = claim["metadata"]["uid"]
             self._claim_uids[in_pod] = uid
-            found.append(AllocatedClaim(ClaimRef(self._pod.namespace, name, uid), drivers))
+            found.append(AllocatedClaim(ClaimRef(self.pod.namespace, name, uid), drivers))
         return found
 
     async def _start(self, container: ContainerSpec) -> str:
         """Creates and starts a container; returns why it does not run, or ""."""
-        sandbox = self._runtime.pod(self._pod.uid)
+        sandbox = self.runtime.pod(self.pod.uid)
         assert sandbox is not None
         run = self._runs.get(container.name, Run())
         failing = "CreateContainerError"
         try:
             await self._clear(container.name)
-            made = await self._runtime.create(
+            made = await self.runtime.create(
                 sandbox,
                 container.name,
                 env=container.env,
@@ -211,23 +199,23 @@ class PodWorker:
                 program=container.program,
             )
             failing = "RunContainerError"
-            await self._runtime.start_container(made)
+            await self.runtime.start_container(made)
         except SandboxError as error:
             with contextlib.suppress(SandboxError):  # the next attempt does it
                 await self._clear(container.name)
             problem = f"{container.name}: {error}"
             self._runs[container.name] = run.holding(failing, str(error))
-            self._events.emit(self._pod.object, "Failed", f"Error: {failing}: {problem}", warning=True)
+            self.events.emit(self.pod.object, "Failed", f"Error: {failing}: {problem}", warning=True)
             return problem
         self._runs[container.name] = run.started(made, now())
-        self._events.emit(self._pod.object, "Started", f"Container started: {container.name}")
+        self.events.emit(self.pod.object, "Started", f"Container started: {container.name}")
         return ""
 
     def _cdi_devices(self, container: ContainerSpec) -> tuple[str, ...]:
         ids = [
             cdi_id
-            for in_pod, request in self._pod.claims_of(container)
-            for held in self._claims.devices(self._claim_uids.get(in_pod, ""), request)
+            for in_pod, request in self.pod.claims_of(container)
+            for held in self.claims.devices(self._claim_uids.get(in_pod, ""), request)
             for cdi_id in held.device.cdi_ids
         ]
         return tuple(dict.fromkeys(ids))
@@ -236,66 +224,66 @@ class PodWorker:
 
     async def _end(self) -> None:
         """Stops what runs, then gives back the claims; each step may fail, and is tried again then."""
-        for known in self._runtime.containers_of(self._pod.uid):
+        for known in self.runtime.containers_of(self.pod.uid):
             if known.running:
-                self._events.emit(self._pod.object, "Killing", f"Stopping container {known.name}")
-                await self._runtime.stop_container(known.id)
+                self.events.emit(self.pod.object, "Killing", f"Stopping container {known.name}")
+                await self.runtime.stop_container(known.id)
         self._look()
-        await self._claims.unprepare(self._pod.uid)
-        self._runtime.remove_pod(self._pod.uid)
+        await self.claims.unprepare(self.pod.uid)
+        self.runtime.remove_pod(self.pod.uid)
 
     async def _delete(self) -> None:
         """Containers that have ended keep their logs until the pod is deleted."""
-        for known in self._runtime.containers_of(self._pod.uid):
-            await self._runtime.remove_container(known.id)
+        for known in self.runtime.containers_of(self.pod.uid):
+            await self.runtime.remove_container(known.id)
         if self._gone:
             return
         with contextlib.suppress(NotFoundError):
-            await self._client.delete(PODS, self._pod.name, self._pod.namespace, grace=0, uid=self._pod.uid)
+            await self.client.delete(PODS, self.pod.name, self.pod.namespace, grace=0, uid=self.pod.uid)
 
     async def _clear(self, name: str) -> None:
         """Removes what is left of a container's former attempts."""
-        for known in self._runtime.containers_of(self._pod.uid):
+        for known in self.runtime.containers_of(self.pod.uid):
             if known.name == name and not known.running:
-                await self._runtime.remove_container(known.id)
+                await self.runtime.remove_container(known.id)
 
     # ---- its status
 
     async def _report(self) -> None:
         if self._gone:
             return
-        status = status_of(self._pod, self._seen())
+        status = status_of(self.pod, self._seen())
         if _plain(status) == self._reported:
             return
         with contextlib.suppress(NotFoundError):  # deleted this moment
-            await self._client.patch_status(PODS, self._pod.object, status)
+            await self.client.patch_status(PODS, self.pod.object, status)
             self._reported = _plain(status)
 
     def _seen(self) -> Seen:
-        phase = phase_of(self._pod, self._runs)
-        ended = self._pod.status.get("phase")
+        phase = phase_of(self.pod, self._runs)
+        ended = self.pod.status.get("phase")
         cpus = {
-            known.name: str(self._runtime.cpus_of(known.id))
-            for known in self._runtime.containers_of(self._pod.uid)
+            known.name: str(self.runtime.cpus_of(known.id))
+            for known in self.runtime.containers_of(self.pod.uid)
             if known.running
         }
         return Seen(
             phase=ended if ended in _OVER else phase,
             runs=self._runs,
             cpus=cpus,
-            health={container.name: self._health(container) for container in self._pod.containers},
-            has_sandbox=self._runtime.pod(self._pod.uid) is not None,
-            node_ip=self._node_ip,
-            pod_ip=self._pod_ip,
+            health={container.name: self._health(container) for container in self.pod.containers},
+            has_sandbox=self.runtime.pod(self.pod.uid) is not None,
+            node_ip=self.node_ip,
+            pod_ip=self.pod_ip,
             now=now(),
         )
 
     def _health(self, container: ContainerSpec) -> list[JsonObject]:
         shown = []
-        for in_pod, request in self._pod.claims_of(container):
+        for in_pod, request in self.pod.claims_of(container):
             resources = []
-            for held in self._claims.devices(self._claim_uids.get(in_pod, ""), request):
-                health, message = self._health_of(held.driver, held.device.pool, held.device.device)
+            for held in self.claims.devices(self._claim_uids.get(in_pod, ""), request):
+                health, message = self.health_of(held.driver, held.device.pool, held.device.device)
                 told = {"resourceID": next(iter(held.device.cdi_ids), held.device.device), "health": health}
                 resources.append({**told, **({"message": message} if message else {})})
             if resources:
@@ -314,7 +302,7 @@ class PodWorker:
         try:
             await attempt()
         except SandboxError as error:
-            log.warning("pod waits", step=what, pod=self._pod.name, namespace=self._pod.namespace, error=str(error))
+            log.warning("pod waits", step=what, pod=self.pod.name, namespace=self.pod.namespace, error=str(error))
             return False
         return True
 
@@ -322,7 +310,7 @@ class PodWorker:
         """Repeats an attempt until it succeeds. kubelet: failures while a pod ends are logged, without an Event."""
         failures = 0
         while not await self._try(what, attempt):
-            await asyncio.sleep(min(self._pace.pod_retry_most, self._pace.pod_retry * 2.0**failures))
+            await asyncio.sleep(min(self.pace.pod_retry_most, self.pace.pod_retry * 2.0**failures))
             failures = min(failures + 1, 30)
 
 

@@ -237,8 +237,7 @@ class Story:
     async def configure(self, **spec: Any) -> None:
         """Edits the default CpuDriverConfig, and waits until all its nodes have applied it."""
         applied = partial(self._applied, await self.edit(**spec))
-        await self._until("every node applies the edited config", applied, self._config_seen)
-        self.tell("all nodes have applied it")
+        await self.until("all nodes apply it", applied, self._config_seen)
 
     async def until_config_says(self, words: str) -> None:
         """Waits until the conditions of the default CpuDriverConfig have these words in them."""
@@ -246,8 +245,7 @@ class Story:
         async def said() -> bool:
             return words in await self._config_seen()
 
-        await self._until(f"the config says: {words}", said, self._config_seen)
-        self.tell(f"the config says: {words}")
+        await self.until(f"the config says: {words}", said, self._config_seen)
 
     async def devices(self, node: str) -> dict[str, int]:
         """The devices that a node offers to new claims, each with its number of CPUs."""
@@ -262,8 +260,7 @@ class Story:
         async def seen() -> str:
             return _offer(await self.devices(node))
 
-        await self._until(f"{node} offers {_offer(expected)}", offered, seen)
-        self.tell(f"{node} offers {_offer(expected)}")
+        await self.until(f"{node} offers {_offer(expected)}", offered, seen)
 
     async def until_phase(self, phase: str, *nodes: str) -> None:
         """Waits until nodes, or without names all nodes, have this phase."""
@@ -272,9 +269,9 @@ class Story:
             phases = {name: self._phase(name) for name in nodes or self.nodes}
             return [f"{name}: {found}" for name, found in phases.items() if found != phase]
 
-        named = ", ".join(nodes) or "every node"
-        await self._until(f"{named}: {phase}", lambda: not others(), lambda: ", ".join(others()))
-        self.tell(f"{named}: {phase}")
+        await self.until(
+            f"{', '.join(nodes) or 'every node'} is {phase}", lambda: not others(), lambda: ", ".join(others())
+        )
 
     # expectations
 
