@@ -113,7 +113,7 @@ def crds() -> dict[str, str]:
 
 
 def files() -> dict[str, str]:
-    """Path in the repository -> text of each CRD; every folder gets the same files."""
+    """The text of each CRD, by its path in the repository; every folder has the same files."""
     return {f"{folder}/{name}": text for folder in FOLDERS for name, text in crds().items()}
 
 
