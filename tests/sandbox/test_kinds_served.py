@@ -8,19 +8,17 @@ from recorded_answers import things
 from dracpu_sandbox.apiserver.kinds.builtin import BUILT_IN
 from dracpu_sandbox.apiserver.kinds.classes import schema
 from dracpu_sandbox.apiserver.kinds.descriptions import DESCRIPTIONS
-from dracpu_sandbox.apiserver.kinds.discovery import discover, version_order
+from dracpu_sandbox.apiserver.kinds.discovery import discover
 from dracpu_sandbox.apiserver.kinds.model import ATOMIC
 from dracpu_sandbox.apiserver.kinds.openapi import openapi
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.refusal import RefusedError
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-
-def told(path: str, accept: str = "") -> dict[str, Any]:
-    answer = discover(Registry(), path, accept)
+def told(path: str) -> dict[str, Any]:
+    answer = discover(Registry(), path)
     assert answer is not None
-    return answer[0]
+    return answer
 
 
 def test_groups_and_versions_are_told() -> None:
@@ -43,34 +41,6 @@ def test_resources_are_told_with_their_subresources() -> None:
 @pytest.mark.parametrize("path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/apis/a/b/c"])
 def test_what_is_not_served_is_not_told(path: str) -> None:
     assert discover(Registry(), path) is None
-
-
-def test_aggregated_discovery_is_given_to_who_prefers_it() -> None:
-    answer = discover(Registry(), "/apis", f"{AGGREGATED},application/json")
-    assert answer is not None
-    assert answer[1] == AGGREGATED
-    (claims,) = (
-        resource
-        for group in answer[0]["items"]
-        for version in group["versions"]
-        for resource in version["resources"]
-        if resource["resource"] == "resourceclaims"
-    )
-    assert claims["subresources"][0]["subresource"] == "status"
-    plain = discover(Registry(), "/apis", f"application/json,{AGGREGATED}")
-    assert plain is not None
-    assert plain[0]["kind"] == "APIGroupList"
-
-
-def test_versions_are_told_stable_ones_first() -> None:
-    assert sorted(["v1alpha1", "foo", "v1beta2", "v10", "v1beta1", "v2"], key=version_order) == [
-        "v10",
-        "v2",
-        "v1beta2",
-        "v1beta1",
-        "v1alpha1",
-        "foo",
-    ]
 
 
 def test_a_definition_is_served_until_it_is_withdrawn() -> None:

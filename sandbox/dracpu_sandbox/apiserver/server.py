@@ -139,9 +139,8 @@ class ApiServer:
         """The answer to what clients ask before they ask for objects."""
         if http.path in _HEALTH:
             return web.Response(text="ok")
-        if (discovered := discover(self.objects.registry, http.path, http.headers.get("Accept", ""))) is not None:
-            body, content_type = discovered
-            return web.Response(body=encoded(body), headers={"Content-Type": content_type})
+        if (discovered := discover(self.objects.registry, http.path)) is not None:
+            return web.Response(body=encoded(discovered), content_type=_JSON)
         if (described := openapi(self.objects.registry, http.path)) is not None:
             return web.Response(body=encoded(described), content_type=_JSON)
         if http.path == OPENAPI_V2_PATH:
