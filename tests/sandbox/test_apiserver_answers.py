@@ -8,7 +8,6 @@ import pytest
 from api_caller import CONFIG_MAPS, CRDS, NODES, PODS, THING, THINGS, Caller, config_map, pod, thing
 
 EVENTS = "/api/v1/namespaces/default/events"
-SECRETS = "/api/v1/namespaces/default/secrets"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
 
@@ -141,27 +140,6 @@ async def test_conditions_have_their_times_where_nobody_tells_them(api: Caller) 
 
 
 # What objects must not be
-
-
-@pytest.mark.parametrize(
-    "change, field",
-    [({"type": "x"}, "type"), ({"immutable": False}, "immutable"), ({"data": {"a": "YQ=="}}, "data")],
-    ids=["type", "immutable", "data"],
-)
-async def test_a_secret_that_is_immutable_stays_as_it_is(api: Caller, change: Any, field: str) -> None:
-    await api.create(SECRETS, {"metadata": {"name": "s"}, "immutable": True, "data": {"a": "Yg=="}})
-    refusal = await api.refused("PATCH", f"{SECRETS}/s", change, "merge")
-    assert [cause["field"] for cause in refusal["details"]["causes"]] == [field]
-
-
-@pytest.mark.parametrize("text, place", [("%%", 0), ("YQ==YQ==", 4), ("YWJj?", 4), ("YQ", 0)])
-async def test_data_must_be_base64(api: Caller, text: str, place: int) -> None:
-    refusal = await api.refused("POST", SECRETS, {"metadata": {"name": "s"}, "data": {"a": text}})
-    assert refusal["message"].endswith(f"illegal base64 data at input byte {place}")
-
-
-async def test_base64_may_have_line_breaks(api: Caller) -> None:
-    await api.create(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "YWJj\nYQ==\n"}})
 
 
 async def test_a_key_is_text_or_bytes(api: Caller) -> None:

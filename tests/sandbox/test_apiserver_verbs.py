@@ -316,13 +316,6 @@ async def test_a_bad_definition_is_refused(api: Caller) -> None:
     assert (await api.refused("POST", CRDS, bad))["code"] == 422
 
 
-async def test_what_is_asked_but_not_stored(api: Caller) -> None:
-    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
-    made = await api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    assert made["status"]["allowed"] is True
-    assert (await api.refused("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"))["code"] == 405
-
-
 @pytest.mark.parametrize(
     "method, path, code",
     [

@@ -218,12 +218,6 @@ def test_a_refusal_names_each_cause_once() -> None:
     assert refused.value.status["details"]["kind"] == "Thing"
 
 
-def test_a_review_is_answered_without_a_name() -> None:
-    kind = BUILT_IN["selfsubjectaccessreviews"]
-    asked = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
-    assert admit(kind, asked, None)["status"]["allowed"] is True
-
-
 def test_a_node_tells_what_it_offers() -> None:
     node = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": 8}, "nodeInfo": {"kubeletVersion": "v1"}}}
     status = admit(BUILT_IN["nodes"], node, None)["status"]

@@ -7,7 +7,7 @@ from typing import Final
 from dracpu_sandbox.apiserver.kinds import cells, events
 from dracpu_sandbox.apiserver.kinds.cells import at
 from dracpu_sandbox.apiserver.kinds.listtypes import METADATA_ATOMS, METADATA_LISTS, SET
-from dracpu_sandbox.apiserver.kinds.model import ALL_VERBS, CREATE_ONLY, Column, Kind, ListType
+from dracpu_sandbox.apiserver.kinds.model import ALL_VERBS, Column, Kind, ListType
 from dracpu_sandbox.apiserver.kinds.tables import AGE, NAME
 
 _CREATED: Final = Column("Created At", ".metadata.creationTimestamp", type="time", description="When it was created.")
@@ -160,25 +160,6 @@ _CORE: Final = (
         Column("Data", "", cell=lambda one: str(len(one.get("data") or ()) + len(one.get("binaryData") or ()))), AGE,
         namespaced=True, short=("cm",),
     ),
-    _kind(
-        "", "secrets", "Secret", Column("Type", ".type"), Column("Data", "", cell=cells.size("data")), AGE,
-        namespaced=True,
-    ),
-    _kind(
-        "", "serviceaccounts", "ServiceAccount", AGE, namespaced=True, short=("sa",),
-        lists={**METADATA_LISTS, ("secrets",): _by("name")},
-    ),
-    _kind(
-        "", "services", "Service",
-        Column("Type", ".spec.type"),
-        Column("Cluster-IP", "", cell=at("spec", "clusterIP", otherwise=cells.NONE)),
-        Column("External-IP", "", cell=lambda one: ",".join(cells.dig(one, "spec", "externalIPs") or ()) or cells.NONE),
-        Column("Port(s)", "", cell=cells.service_ports),
-        AGE,
-        namespaced=True, short=("svc",), categories=("all",), subresources=_STATUS,
-        lists={**METADATA_LISTS, **_CONDITIONS, ("spec", "ports"): _by("port", "protocol", protocol="TCP")},
-        atoms=frozenset({*METADATA_ATOMS, ("spec", "selector")}),
-    ),
 )  # fmt: skip
 
 _EVENT_COLUMNS: Final = (
@@ -243,53 +224,16 @@ _DRA: Final = (
     _kind("resource.k8s.io", "deviceclasses", "DeviceClass", AGE),
 )  # fmt: skip
 
-_BINDING: Final = (
-    Column("Role", "", cell=cells.binding_role, description="What the subjects may do."),
-    AGE,
-    Column("Users", "", cell=cells.binding_subjects("User"), priority=1),
-    Column("Groups", "", cell=cells.binding_subjects("Group"), priority=1),
-    Column("ServiceAccounts", "", cell=cells.binding_subjects("ServiceAccount"), priority=1),
-)
-_BINDING_ATOMS: Final = frozenset({*METADATA_ATOMS, ("roleRef",)})
-_RBAC: Final = (
-    _kind("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", _CREATED),
-    _kind(
-        "rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", *_BINDING, atoms=_BINDING_ATOMS
-    ),
-    _kind("rbac.authorization.k8s.io", "roles", "Role", _CREATED, namespaced=True),
-    _kind(
-        "rbac.authorization.k8s.io", "rolebindings", "RoleBinding", *_BINDING, namespaced=True, atoms=_BINDING_ATOMS
-    ),
-)  # fmt: skip
-
 _OTHERS: Final = (
-    _kind(
-        "admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy",
-        Column("Validations", "", type="integer", cell=lambda one: len(cells.dig(one, "spec", "validations") or ())),
-        Column("ParamKind", "", cell=cells.policy_param),
-        AGE,
-        categories=("api-extensions",), subresources=_STATUS,
-        lists={**METADATA_LISTS, **_CONDITIONS, **_within("spec", matchConditions=_by("name"), variables=_by("name"))},
-        atoms=frozenset({*METADATA_ATOMS, ("spec", "matchConstraints"), ("spec", "paramKind"), ("spec", "variables")}),
-    ),
-    _kind(
-        "admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding",
-        Column("PolicyName", ".spec.policyName"), Column("ParamRef", "", cell=cells.binding_param), AGE,
-        categories=("api-extensions",), lists={**METADATA_LISTS, ("spec", "validationActions"): SET},
-        atoms=frozenset({*METADATA_ATOMS, ("spec", "matchResources"), ("spec", "paramRef")}),
-    ),
     _kind(
         "apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", _CREATED,
         short=("crd", "crds"), categories=("api-extensions",), subresources=_STATUS,
         lists={**METADATA_LISTS, **_CONDITIONS},
     ),
-    _kind("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", verbs=CREATE_ONLY),
-    _kind("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", verbs=CREATE_ONLY),
-    _kind("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", verbs=CREATE_ONLY),
     _kind(
         "coordination.k8s.io", "leases", "Lease", Column("Holder", "", cell=at("spec", "holderIdentity")), AGE,
         namespaced=True,
     ),
 )  # fmt: skip
 
-BUILT_IN: Final[tuple[Kind, ...]] = (*_CORE, *_EVENTS, *_DRA, *_RBAC, *_OTHERS)
+BUILT_IN: Final[tuple[Kind, ...]] = (*_CORE, *_EVENTS, *_DRA, *_OTHERS)

@@ -1,6 +1,6 @@
-"""What `kubectl get` shows of built-in objects where one field does not tell it."""
+"""The cells of `kubectl get` that are computed from several fields of a built-in object."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -31,34 +31,29 @@ def dig(item: Any, *names: str) -> Any:
     return item
 
 
-def size(*names: str) -> Callable[[JsonObject], object]:
-    """A cell that counts the entries at a path."""
-    return lambda item: str(len(dig(item, *names) or ()))
+def config_map_size(config_map: JsonObject) -> str:
+    """DATA: how many entries there are."""
+    return str(len(config_map.get("data") or ()) + len(config_map.get("binaryData") or ()))
 
 
 # pods
 
 
 def pod_ready(pod: JsonObject) -> str:
-    """READY: containers that are ready of those there are."""
-    started = [one for one in _init_containers(pod) if one.get("restartPolicy") == "Always"]
-    wanted = len(dig(pod, "spec", "containers") or ()) + len(started)
-    sidecars = {one["name"] for one in started}
-    statuses = [one for one in _statuses(pod, "initContainerStatuses") if one["name"] in sidecars]
-    ready = sum(bool(one.get("ready")) for one in [*_statuses(pod, "containerStatuses"), *statuses])
+    """READY: how many of the containers are ready."""
+    sidecars = _sidecars(pod)
+    wanted = len(dig(pod, "spec", "containers") or ()) + len(sidecars)
+    statuses = [status for status in _statuses(pod, "initContainerStatuses") if status["name"] in sidecars]
+    ready = sum(bool(status.get("ready")) for status in [*_statuses(pod, "containerStatuses"), *statuses])
     return f"{ready}/{wanted}"
 
 
 def pod_status(pod: JsonObject) -> str:
-    """STATUS: the phase, or what keeps the pod from it."""
+    """STATUS: the phase, or the reason why the pod does not run."""
     shown = str(dig(pod, "status", "reason") or dig(pod, "status", "phase") or "")
-    gated = [
-        one for one in _conditions(pod) if one["type"] == "PodScheduled" and one.get("reason") == "SchedulingGated"
-    ]
-    if gated:
+    if any(condition.get("reason") == "SchedulingGated" for condition in _conditions(pod)):
         shown = "SchedulingGated"
-    initializing = _initializing(pod)
-    shown = initializing or _containers_reason(pod, shown)
+    shown = _initializing(pod) or _containers_reason(pod, shown)
     if dig(pod, "metadata", "deletionTimestamp"):
         finished = dig(pod, "status", "phase") in {"Succeeded", "Failed"}
         return shown if finished else "Terminating"
@@ -66,9 +61,8 @@ def pod_status(pod: JsonObject) -> str:
 
 
 def _initializing(pod: JsonObject) -> str:
-    """What its first unfinished init container does; "" when all are done."""
-    containers = _init_containers(pod)
-    sidecars = {one["name"] for one in containers if one.get("restartPolicy") == "Always"}
+    """The state of the first init container that has not finished; "" when all have."""
+    sidecars = _sidecars(pod)
     for number, status in enumerate(_statuses(pod, "initContainerStatuses")):
         ended, waits = dig(status, "state", "terminated"), dig(status, "state", "waiting")
         if ended is not None and ended.get("exitCode") == 0:
@@ -79,7 +73,7 @@ def _initializing(pod: JsonObject) -> str:
             return f"Init:{_ending(ended)}"
         if waits is not None and waits.get("reason") not in {None, "", "PodInitializing"}:
             return f"Init:{waits['reason']}"
-        return f"Init:{number}/{len(containers)}"
+        return f"Init:{number}/{len(_init_containers(pod))}"
     return ""
 
 
@@ -94,7 +88,7 @@ def _containers_reason(pod: JsonObject, otherwise: str) -> str:
         elif status.get("ready") and dig(status, "state", "running") is not None:
             running = True
     if shown == "Completed" and running:
-        is_ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in _conditions(pod))
+        is_ready = any(condition["type"] == "Ready" and _is_true(condition) for condition in _conditions(pod))
         return "Running" if is_ready else "NotReady"
     return shown
 
@@ -106,30 +100,35 @@ def _ending(ended: JsonObject) -> str:
 
 
 def pod_restarts(pod: JsonObject) -> str:
-    """RESTARTS: how often, and when the last was."""
+    """RESTARTS: how many there were, and when the last one was."""
     statuses = _statuses(pod, "containerStatuses")
-    count = sum(one.get("restartCount", 0) for one in statuses)
-    ends = [dig(one, "lastState", "terminated", "finishedAt") for one in statuses]
+    count = sum(status.get("restartCount", 0) for status in statuses)
+    ends = [dig(status, "lastState", "terminated", "finishedAt") for status in statuses]
     last = max((end for end in ends if end), default=None)
     return f"{count} ({ages.since(last, datetime.now(UTC))} ago)" if count and last else str(count)
 
 
 def pod_ip(pod: JsonObject) -> str:
     """IP, of the first family."""
-    return str(next((one["ip"] for one in dig(pod, "status", "podIPs") or ()), NONE))
+    return str(next((address["ip"] for address in dig(pod, "status", "podIPs") or ()), NONE))
 
 
 def pod_gates(pod: JsonObject) -> str:
-    """READINESS GATES: those that are fulfilled of those there are."""
-    gates = {one["conditionType"] for one in dig(pod, "spec", "readinessGates") or ()}
+    """READINESS GATES: how many of them are fulfilled."""
+    gates = {gate["conditionType"] for gate in dig(pod, "spec", "readinessGates") or ()}
     if not gates:
         return NONE
-    met = sum(one["type"] in gates and one.get("status") == "True" for one in _conditions(pod))
+    met = len([condition for condition in _conditions(pod) if condition["type"] in gates and _is_true(condition)])
     return f"{met}/{len(gates)}"
 
 
 def _init_containers(pod: JsonObject) -> list[JsonObject]:
     return dig(pod, "spec", "initContainers") or []
+
+
+def _sidecars(pod: JsonObject) -> set[str]:
+    """The names of the init containers that go on running."""
+    return {container["name"] for container in _init_containers(pod) if container.get("restartPolicy") == "Always"}
 
 
 def _statuses(pod: JsonObject, name: str) -> list[JsonObject]:
@@ -140,13 +139,17 @@ def _conditions(item: JsonObject) -> list[JsonObject]:
     return dig(item, "status", "conditions") or []
 
 
+def _is_true(condition: JsonObject) -> bool:
+    return condition.get("status") == "True"
+
+
 # nodes
 
 
 def node_status(node: JsonObject) -> str:
-    """STATUS: Ready or not, and whether pods may come."""
-    ready = next((one.get("status") for one in _conditions(node) if one["type"] == "Ready"), None)
-    shown = "Unknown" if ready is None else ("Ready" if ready == "True" else "NotReady")
+    """STATUS: whether the node is ready, and whether it accepts pods."""
+    ready = next((condition for condition in _conditions(node) if condition["type"] == "Ready"), None)
+    shown = "Unknown" if ready is None else ("Ready" if _is_true(ready) else "NotReady")
     return f"{shown},SchedulingDisabled" if dig(node, "spec", "unschedulable") else shown
 
 
@@ -164,24 +167,24 @@ def node_address(kind: str) -> Callable[[JsonObject], object]:
 
     def cell(node: JsonObject) -> object:
         addresses = dig(node, "status", "addresses") or ()
-        return next((one["address"] for one in addresses if one["type"] == kind), NONE)
+        return next((address["address"] for address in addresses if address["type"] == kind), NONE)
 
     return cell
 
 
 def node_info(name: str) -> Callable[[JsonObject], object]:
-    """What the kubelet says of its machine."""
+    """A field of nodeInfo, in which the kubelet describes its machine."""
     return at("status", "nodeInfo", name, otherwise=UNKNOWN)
 
 
 def node_kernel(node: JsonObject) -> str:
-    """KERNEL-VERSION, and for which processors it is."""
+    """KERNEL-VERSION, with the architecture."""
     info = dig(node, "status", "nodeInfo") or {}
     architecture = f" ({info['architecture']})" if info.get("architecture") else ""
     return f"{info.get('kernelVersion') or UNKNOWN}{architecture}"
 
 
-# claims, events, bindings, services
+# claims, events
 
 
 def claim_state(claim: JsonObject) -> str:
@@ -196,14 +199,14 @@ def claim_state(claim: JsonObject) -> str:
 
 
 def event_object(event: JsonObject) -> str:
-    """OBJECT: what the event is about."""
+    """OBJECT: the object that the event is about."""
     about = event.get("involvedObject") or {}
     kind = str(about.get("kind", "")).lower()
     return f"{kind}/{about.get('name', '')}" if kind else str(about.get("name", ""))
 
 
 def event_source(event: JsonObject) -> str:
-    """SOURCE: who tells it, and where."""
+    """SOURCE: the component that reported it, and its host."""
     source = event.get("source") or {}
     parts = (
         source.get("component") or event.get("reportingComponent"),
@@ -213,52 +216,15 @@ def event_source(event: JsonObject) -> str:
 
 
 def event_last(event: JsonObject) -> object:
-    """When it was seen the last time."""
-    return dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or _event_first(event)
+    """LAST SEEN: the time of the last occurrence."""
+    return dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or event_first(event)
 
 
 def event_first(event: JsonObject) -> object:
-    """When it was seen first."""
-    return _event_first(event)
-
-
-def event_count(event: JsonObject) -> str:
-    """How often it was seen."""
-    return str(dig(event, "series", "count") or event.get("count") or 1)
-
-
-def _event_first(event: JsonObject) -> object:
+    """FIRST SEEN: the time of the first occurrence."""
     return event.get("firstTimestamp") or event.get("eventTime") or dig(event, "metadata", "creationTimestamp")
 
 
-def binding_role(binding: JsonObject) -> str:
-    """ROLE, as kind and name."""
-    return f"{dig(binding, 'roleRef', 'kind')}/{dig(binding, 'roleRef', 'name')}"
-
-
-def binding_subjects(kind: str) -> Callable[[JsonObject], object]:
-    """USERS, GROUPS and SERVICEACCOUNTS."""
-
-    def cell(binding: JsonObject) -> object:
-        chosen: Iterable[JsonObject] = (one for one in binding.get("subjects") or () if one.get("kind") == kind)
-        return ", ".join(f"{one['namespace']}/{one['name']}" if "namespace" in one else one["name"] for one in chosen)
-
-    return cell
-
-
-def service_ports(service: JsonObject) -> str:
-    """PORT(S)."""
-    ports = dig(service, "spec", "ports") or ()
-    return ",".join(f"{one['port']}/{one.get('protocol', 'TCP')}" for one in ports) or NONE
-
-
-def policy_param(policy: JsonObject) -> str:
-    """PARAMKIND of an admission policy."""
-    param = dig(policy, "spec", "paramKind")
-    return f"{param['apiVersion']}/{param['kind']}" if param else "<unset>"
-
-
-def binding_param(binding: JsonObject) -> str:
-    """PARAMREF of a policy's binding."""
-    param = dig(binding, "spec", "paramRef")
-    return f"{param.get('namespace', '*')}/{param.get('name', '*')}" if param else "<unset>"
+def event_count(event: JsonObject) -> str:
+    """COUNT: how often it occurred."""
+    return str(dig(event, "series", "count") or event.get("count") or 1)

@@ -5,8 +5,6 @@ from typing import Final
 
 DESCRIPTIONS: Final[Mapping[str, str]] = {
     # kinds
-    "ClusterRole": "What may be done with which resources, in all namespaces.",
-    "ClusterRoleBinding": "Who has a ClusterRole, in all namespaces.",
     "ConfigMap": "Configuration as keys and texts.",
     "CustomResourceDefinition": "A kind of objects that the API server serves because this object says so.",
     "DeviceClass": "Devices that claims can ask for by this name: selectors and configuration by an administrator.",
@@ -18,16 +16,6 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "ResourceClaim": "A request for devices, and what the scheduler has allocated for it.",
     "ResourceClaimTemplate": "What the claims look like that are made for each pod that refers to this template.",
     "ResourceSlice": "Devices of a pool, published by a driver.",
-    "Role": "What may be done with which resources, in one namespace.",
-    "RoleBinding": "Who has a Role, in one namespace.",
-    "Secret": "Configuration that only some may read, as keys and bytes.",
-    "SelfSubjectAccessReview": "The question whether one may do something. The sandbox always says yes.",
-    "SelfSubjectReview": "The question who one is. The sandbox asks nobody, so all are its administrator.",
-    "SelfSubjectRulesReview": "The question what one may do. In the sandbox that is everything.",
-    "Service": "A name and an address for pods.",
-    "ServiceAccount": "An identity for pods.",
-    "ValidatingAdmissionPolicy": "Rules in CEL that objects must obey. The sandbox stores them only.",
-    "ValidatingAdmissionPolicyBinding": "Where a policy holds. The sandbox stores it only.",
     # parts of them
     "Affinity": "Which nodes and which neighbours the pod must or should have.",
     "AllocationResult": "What the scheduler has allocated, and on which nodes it can be used.",

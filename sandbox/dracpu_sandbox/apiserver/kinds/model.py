@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-CREATE_ONLY: Final = ("create",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The metadata of all objects."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -12,14 +11,12 @@ from dracpu_sandbox.apiserver.kinds.semantics import names
 _ANNOTATIONS_LIMIT: Final = 256 * 2**10
 _LONGEST_LABEL: Final = 63
 _LONGEST_NAME: Final = 253
-_PATH_SEGMENT_KINDS: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 
 
 def check(kind: Kind, item: JsonObject) -> Iterator[Problem]:
     """What is wrong with an object's metadata."""
     metadata: JsonObject = item.get("metadata") or {}
-    if "get" in kind.verbs:  # what is only answered needs no name
-        yield from _name(kind, metadata)
+    yield from _name(kind, metadata)
     yield from check_labels("metadata.labels", metadata.get("labels"))
     annotations = metadata.get("annotations") or {}
     for key in annotations:
@@ -47,9 +44,6 @@ def _name(kind: Kind, metadata: JsonObject) -> Iterator[Problem]:
     if not name:
         if not metadata.get("generateName"):
             yield problems.required("metadata.name", "name or generateName is required")
-    elif kind.kind in _PATH_SEGMENT_KINDS and not kind.is_custom:
-        if re.search(r"[/%]", name) or name in {".", ".."}:
-            yield problems.invalid("metadata.name", name, "may not contain '/' or '%'")
     elif kind.kind == "Namespace" and not kind.is_custom:
         if "." in name:
             yield problems.invalid("metadata.name", name, "must not contain dots")

@@ -1,6 +1,5 @@
 """The other built-in kinds: little is demanded of them, and little filled in."""
 
-import base64
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -57,7 +56,7 @@ def check_node(node: JsonObject, old: JsonObject | None, subresource: str) -> It
 
 
 def check_config_map(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a ConfigMap or a Secret."""
+    """What is wrong with a ConfigMap."""
     for field in _DATA:
         for key in item.get(field) or ():
             if not re.fullmatch(_KEY, key):
@@ -77,36 +76,6 @@ def check_config_map(item: JsonObject, old: JsonObject | None, subresource: str)
             yield problems.forbidden(field, _IMMUTABLE)
 
 
-def check_secret(secret: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a Secret."""
-    if old is not None and secret["type"] != old["type"]:
-        yield problems.invalid("type", secret["type"], "field is immutable")
-    yield from check_config_map(secret, old, subresource)
-
-
-def secret_with_defaults(secret: JsonObject) -> JsonObject:
-    """A secret's texts become data."""
-    texts = secret.get("stringData") or {}
-    data = {**(secret.get("data") or {}), **{key: _encoded(text) for key, text in texts.items()}}
-    filled = {name: value for name, value in secret.items() if name != "stringData"}
-    return {**filled, **({"data": data} if data else {}), "type": secret.get("type") or "Opaque"}
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def service_with_defaults(service: JsonObject) -> JsonObject:
-    """A service of the plainest sort."""
-    spec = {"type": "ClusterIP", "sessionAffinity": "None", **(service.get("spec") or {})}
-    spec = {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", **spec}
-    if "clusterIP" in spec and "clusterIPs" not in spec:
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    if "ports" in spec:
-        spec["ports"] = [{"protocol": "TCP", "targetPort": one.get("port"), **one} for one in spec["ports"]]
-    return {**service, "spec": spec, "status": {"loadBalancer": {}, **(service.get("status") or {})}}
-
-
 def check_lease(lease: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
     """What is wrong with a lease."""
     spec = lease.get("spec") or {}
@@ -114,19 +83,6 @@ def check_lease(lease: JsonObject, old: JsonObject | None, subresource: str) -> 
         if name in spec and spec[name] < least:
             words = "greater than 0" if least else "greater than or equal to 0"
             yield problems.invalid(f"spec.{name}", spec[name], f"must be {words}")
-
-
-def check_role(role: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a Role or a ClusterRole."""
-    for number, rule in enumerate(role.get("rules") or ()):
-        if not rule.get("verbs"):
-            yield problems.required(f"rules[{number}].verbs", "verbs must contain at least one value")
-
-
-def check_binding(binding: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a RoleBinding or a ClusterRoleBinding."""
-    if old is not None and binding.get("roleRef") != old.get("roleRef"):
-        yield problems.invalid("roleRef", binding.get("roleRef"), "cannot change roleRef")
 
 
 def check_event(event: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
@@ -142,20 +98,3 @@ def check_event(event: JsonObject, old: JsonObject | None, subresource: str) -> 
             yield from names.qualified(name, event.get(name, ""))
     if event.get("type") not in {"Normal", "Warning"}:
         yield problems.invalid("type", event.get("type", ""), "has invalid value: ")
-
-
-def allowed(review: JsonObject) -> JsonObject:
-    """Everybody may do everything here."""
-    return {**review, "status": {"allowed": True, "reason": "the sandbox allows everything"}}
-
-
-def all_rules(review: JsonObject) -> JsonObject:
-    """The same, as rules."""
-    resources = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-    paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-    return {**review, "status": {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}}
-
-
-def administrator(review: JsonObject) -> JsonObject:
-    """Nobody is asked who they are, so all are the same one."""
-    return {**review, "status": {"userInfo": {"username": "sandbox", "groups": ["system:masters"]}}}
