@@ -9,7 +9,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "
 CODE   := agent crds operator sandbox tests tools
 
 .DEFAULT_GOAL := help
-.PHONY: help sandbox venv check lint types imports generated test test-cluster lab lab-down bench generate format lock clean
+.PHONY: help sandbox venv check lint types imports generated record test test-cluster lab lab-down bench generate format lock clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ generated: $(READY) ## Check that the generated files (CRDs, protobuf messages) 
 
 generate: $(READY) ## Generate the CRDs and the protobuf messages
 	$(BIN)/python tools/generate.py
+
+record: $(READY) ## Record what the sandbox and the tests keep of a real Kubernetes (ARGS=v1.36.3, needs its binaries)
+	PYTHONPATH=tests/support:tests/cluster $(BIN)/python tools/record.py $(ARGS)
 
 test: $(READY) ## Run all tests that need neither root nor a cluster
 	$(BIN)/pytest -n auto $(ARGS)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from api_caller import CONFIG_MAPS, CRDS, NODES, PODS, THING, THINGS, Caller, config_map, pod, thing
+from api_caller import CONFIG_MAPS, CRDS, PODS, THING, THINGS, Caller, thing
 
 EVENTS = "/api/v1/namespaces/default/events"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -127,66 +127,3 @@ async def test_events_have_their_times_where_nobody_tells_them(api: Caller) -> N
     }
     other = await api.get("/apis/events.k8s.io/v1/namespaces/default/events/e")
     assert other["deprecatedLastTimestamp"] is None
-
-
-async def test_conditions_have_their_times_where_nobody_tells_them(api: Caller) -> None:
-    await api.create(PODS, pod())
-    patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    (condition,) = (await api.patch(f"{PODS}/web/status", patch))["status"]["conditions"]
-    assert condition == {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
-    node = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    (condition,) = (await api.create(NODES, node))["status"]["conditions"]
-    assert condition["lastHeartbeatTime"] is None
-
-
-# What objects must not be
-
-
-async def test_a_key_is_text_or_bytes(api: Caller) -> None:
-    refusal = await api.refused("POST", CONFIG_MAPS, {**config_map("a", {"k": "v"}), "binaryData": {"k": "YQ=="}})
-    assert 'data[k]: Invalid value: "k": duplicate of key present in binaryData' in refusal["message"]
-
-
-@pytest.mark.parametrize(
-    "operation, field",
-    [
-        ({"op": "add", "path": "/spec/containers/-", "value": {"name": "b", "image": "x"}}, "spec.containers"),
-        ({"op": "add", "path": "/spec/initContainers", "value": [{"name": "b", "image": "x"}]}, "spec.initContainers"),
-        ({"op": "replace", "path": "/spec/containers/0/image", "value": ""}, "spec.containers[0].image"),
-        ({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 0}, "spec.activeDeadlineSeconds"),
-    ],
-    ids=lambda one: one if isinstance(one, str) else "",
-)
-async def test_a_pods_containers_are_what_they_are(api: Caller, operation: Any, field: str) -> None:
-    await api.create(PODS, pod())
-    refusal = await api.refused("PATCH", f"{PODS}/web", [operation], "json")
-    assert [cause["field"] for cause in refusal["details"]["causes"]] == [field]
-
-
-async def test_ports_and_variables_of_containers_are_looked_at(api: Caller) -> None:
-    bad = pod()
-    bad["spec"]["containers"][0] |= {
-        "ports": [
-            {"containerPort": 0},
-            {"containerPort": 70000, "protocol": "X"},
-            {"containerPort": 1, "hostPort": -1},
-        ],
-        "env": [{"value": "x"}],
-    }
-    refusal = await api.refused("POST", PODS, bad)
-    assert [cause["field"].removeprefix("spec.containers[0].") for cause in refusal["details"]["causes"]] == [
-        "ports[0].containerPort",
-        "ports[1].containerPort",
-        "ports[1].protocol",
-        "ports[2].hostPort",
-        "env[0].name",
-    ]
-
-
-async def test_names_and_owners_are_judged_in_its_words(api: Caller) -> None:
-    refusal = await api.refused("POST", CONFIG_MAPS, config_map("a" * 254))
-    assert refusal["message"].endswith("must be no more than 253 characters")
-    refusal = await api.refused("POST", CONFIG_MAPS, config_map("a", ownerReferences=[{"apiVersion": "v1"}]))
-    assert {cause["field"]: cause["message"] for cause in refusal["details"]["causes"]} == {
-        f"metadata.ownerReferences.{name}": 'Invalid value: "": must not be empty' for name in ("kind", "name", "uid")
-    }

@@ -1,7 +1,9 @@
-"""What a real API server answered to good and bad objects (recorded/*.jsonl), to be compared with what ours answers."""
+"""What a real API server answered to good and bad objects (recorded/*.jsonl): `make record` asks it again.
+
+The questions in these files are written by hand, the answers are not.
+"""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 FOLDER: Final = Path(__file__).with_name("recorded")
+CRDS: Final = Path(__file__).parents[2] / "crds"
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,8 @@ class Recorded:
     what: str
     kind: str  # the plural
     new: Mapping[str, Any]
-    answer: Mapping[str, Any]  # code and message, or stored
-    old: Mapping[str, Any] | None = None  # what was there before; None: it was a create
+    answer: Mapping[str, Any]  # code and fields, or stored
+    old: Mapping[str, Any] | None = None  # the object that `new` replaced; None: it was created
     old_status: Mapping[str, Any] | None = None
     subresource: str = ""
     validation: str = "Ignore"  # the query's fieldValidation
@@ -30,7 +33,7 @@ class Recorded:
 
     @property
     def stored(self) -> Any:
-        """What became of the object; None when it was refused."""
+        """The object as it was stored; None when it was refused."""
         return self.answer.get("stored")
 
 
@@ -40,7 +43,7 @@ def recorded(name: str) -> list[Recorded]:
 
 
 def lines(name: str) -> list[dict[str, Any]]:
-    """What stands in a file of JSON lines."""
+    """The entries of a file of JSON lines."""
     return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()]
 
 
@@ -50,33 +53,7 @@ def things() -> dict[str, Any]:
     return definition
 
 
-# what a definition that cannot be stored has in its status
-_CONSEQUENCE: Final = "status.storedVersions: "
-
-
-def essence(message: str) -> tuple[str, frozenset[str]]:
-    """A message without what need not be equal: order of errors, dumps of Go's records, words of compilers."""
-    whole = re.sub(r"(compilation failed: |but isn't: ).*?(?=$|, spec\.|\]$)", r"\1...", message, flags=re.DOTALL)
-    head, found, rest = whole.partition(" is invalid: ")
-    if not found:
-        return whole, frozenset()
-    errors = rest[1:-1] if rest.startswith("[") else rest
-    told = _NEXT.split(_without_records(errors))
-    return head, frozenset(one for one in told if not one.startswith(_CONSEQUENCE))
-
-
-def _without_records(text: str) -> str:
-    """Each JSON object or list that is told as a value becomes {}: Go tells fields that we have not."""
-    out, position = "", 0
-    for match in re.finditer(r"Invalid value: (?=[\[{])", text):
-        if match.end() < position:
-            continue
-        _, length = json.JSONDecoder().raw_decode(text[match.end() :])
-        out += text[position : match.end()] + "{}"
-        position = match.end() + length
-    return out + text[position:]
-
-
-_NEXT: Final = re.compile(
-    r", (?=(?:<nil>|[a-zA-Z][\w.\[\]/-]*): (?:Invalid|Required|Unsupported|Duplicate|Forbidden|Too|Not found))"
-)
+def definitions() -> list[dict[str, Any]]:
+    """The definitions of all custom kinds that are asked about."""
+    own = [yaml.safe_load((CRDS / f"{name}.yaml").read_text()) for name in ("cpudriverconfigs", "cpunodes")]
+    return [things(), *own]

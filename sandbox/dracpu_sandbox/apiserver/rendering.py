@@ -99,4 +99,4 @@ class Rendering:
         if self.view == "Table":
             version = whole["metadata"].get("resourceVersion", "")
             return table(self.kind, [whole], {"resourceVersion": version}, self.include)
-        return partial(self.kind, whole) if self.view == "PartialObjectMetadata" else whole
+        return partial(whole) if self.view == "PartialObjectMetadata" else whole

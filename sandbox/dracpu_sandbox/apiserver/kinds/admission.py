@@ -1,31 +1,17 @@
-"""What is stored of an object that somebody sends, or a refusal that says why it is not.
+"""What is stored of an object that a client sends, or a refusal that says what is wrong with it."""
 
-The steps are the API server's: types and unknown fields, defaults, then everything that can be wrong, told at once.
-"""
-
-from collections.abc import Iterator
 from typing import Final
 
-from dracpu_sandbox.apiserver.kinds import problems, settling
-from dracpu_sandbox.apiserver.kinds.checking import NOWHERE, check
-from dracpu_sandbox.apiserver.kinds.correlation import MISSING
+from dracpu_sandbox.apiserver.kinds import problems
+from dracpu_sandbox.apiserver.kinds.checking import check
 from dracpu_sandbox.apiserver.kinds.gates import ON_BY_DEFAULT, Gates
 from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
-from dracpu_sandbox.apiserver.kinds.problems import Problem
-from dracpu_sandbox.apiserver.kinds.semantics import decoding, metadata
+from dracpu_sandbox.apiserver.kinds.semantics import metadata
 from dracpu_sandbox.apiserver.kinds.semantics.table import semantics_of
+from dracpu_sandbox.apiserver.kinds.settling import settle
 
-_BLOCKING: Final = frozenset(  # errors after which rules are not looked at
-    {
-        "FieldValueNotSupported",
-        "FieldValueRequired",
-        "FieldValueTooLong",
-        "FieldValueTooMany",
-        "FieldValueTypeInvalid",
-    }
-)
 _NOT_ALL_CHECKED: Final = problems.invalid(
-    NOWHERE,
+    problems.NOWHERE,
     None,
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
@@ -37,31 +23,32 @@ def admit(
 ) -> JsonObject:
     """The object as it is to be stored; raises RefusedError. Changes neither of its arguments.
 
-    `new` is the whole object, also when only its status is written: the caller has laid one over the other.
+    `new` is the whole object, also when only its status is written. First it is compared with the schema of its kind;
+    the kind's own rules are evaluated when it has nothing but fields of the right types. A top-level field that has not
+    changed is not checked again: a write to the spec succeeds also where the stored status is not what the schema says.
     """
-    if kind.is_custom:
-        settled = settling.settle(kind.schema or {}, new)
-        found = [*metadata.check(kind, settled), *_custom_problems(kind, settled, old)]
-    else:
-        semantics = semantics_of(kind)
-        settled = semantics.gated(semantics.complete(decoding.decode(kind, new)), gates)
-        found = [*metadata.check(kind, settled), *semantics.check(settled, old, subresource)]
+    settled: JsonObject = settle(kind.schema, new)
+    unchanged = () if old is None else [name for name in settled if name in old and settled[name] == old[name]]
+    found = list(check(kind.schema, settled, unchanged=unchanged))
     if found:
-        raise problems.refusal(kind, (settled.get("metadata") or {}).get("name", ""), found)
-    return settled
+        found += [_NOT_ALL_CHECKED] if kind.rules else []
+        raise problems.refusal(kind, _name(settled), found)
+    semantics = semantics_of(kind)
+    complete = semantics.gated(semantics.complete(settled), gates)
+    found = [*metadata.check(kind, complete), *semantics.check(complete, old, subresource)]
+    found += kind.rules.violations(complete, unchanged=unchanged) if kind.rules else ()
+    if found:
+        raise problems.refusal(kind, _name(complete), found)
+    return complete
 
 
-def _custom_problems(kind: Kind, settled: JsonObject, old: JsonObject | None) -> Iterator[Problem]:
-    before = MISSING if old is None else old
-    found = list(check(kind.schema or {}, settled, before))
-    yield from found
-    if any(one.reason in _BLOCKING for one in found):
-        yield _NOT_ALL_CHECKED
-    elif kind.rules:
-        yield from kind.rules.violations(settled, before)
+def _name(item: JsonObject) -> str:
+    metadata = item.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 def unknown_fields(kind: Kind, body: JsonObject) -> list[str]:
-    """What the body has that the kind has not, in the API server's words."""
-    paths = settling.unknown(kind.schema or {}, body) if kind.is_custom else decoding.unknown(kind, body)
+    """The fields of the body that the kind does not have, in the API server's words."""
+    paths: list[str] = []
+    settle(kind.schema, body, unknown=paths)
     return [f'unknown field "{path}"' for path in paths]

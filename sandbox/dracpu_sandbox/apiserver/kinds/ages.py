@@ -1,4 +1,4 @@
-"""Times as a person reads them: `5m30s` since then."""
+"""Ages as `kubectl get` shows them: `5m30s`."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -10,7 +10,7 @@ _YEAR: Final = 365 * _DAY
 
 
 def parse_time(text: str) -> datetime | None:
-    """A time as objects carry it, with or without parts of a second; None when it is none."""
+    """A time in an object, with or without parts of a second; None when the text is not a time."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -19,13 +19,13 @@ def parse_time(text: str) -> datetime | None:
 
 
 def since(text: object, now: datetime) -> str:
-    """How long ago a time is."""
+    """The time that has passed since a time in an object."""
     moment = parse_time(text) if isinstance(text, str) else None
     return human((now - moment).total_seconds()) if moment is not None else "<unknown>"
 
 
 def human(seconds: float) -> str:
-    """A duration, with as many digits as a person cares for: the same steps as kubectl has."""
+    """A duration with one or two units, in the steps that kubectl has."""
     if seconds < -1:
         return "<invalid>"
     whole = max(0, int(seconds))

@@ -1,55 +1,23 @@
-"""Whether a custom resource is what its schema says, in the API server's words.
+"""Whether an object is what its schema says."""
 
-On an update a part that has not changed is not judged again (ratcheting), so that an object that a schema has become
-too narrow for can still be changed elsewhere.
-"""
-
+import base64
+import binascii
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds import problems
-from dracpu_sandbox.apiserver.kinds.correlation import MISSING, children, hashable, joined, keys_of, same
-from dracpu_sandbox.apiserver.kinds.formats import is_formatted
 from dracpu_sandbox.apiserver.kinds.problems import Problem
-from dracpu_sandbox.apiserver.kinds.settling import EMBEDDED, INT_OR_STRING
+from dracpu_sandbox.apiserver.kinds.schemas import INT_OR_STRING, Schema
+from dracpu_sandbox.cel.quantity import Quantity, QuantityError
 
-Schema = Mapping[str, Any]
-_Check = Callable[[Schema, Any, str], Iterator[Problem]]
-
-NOWHERE: Final = "<nil>"  # the API server's word for an error that belongs to no field
-
-
-def check(schema: Schema, value: Any, old: Any = MISSING, path: str = "") -> Iterator[Problem]:
-    """Everything that is wrong with a value; `old` is what stands in its place in the stored object."""
-    if old is not MISSING and same(value, old):
-        return
-    if value is None and schema.get("nullable"):
-        return
-    expected = _expected_types(schema)
-    found = type_of(value)
-    is_right = found in expected or (found == "integer" and "number" in expected)  # a whole number is a number, too
-    if expected and not is_right:
-        yield problems.type_invalid(path, found, f'{path} in body must be of type {",".join(expected)}: "{found}"')
-        if "enum" in schema:
-            yield from _enum(schema, value, path)
-        return
-    yield from _alone(schema, value, path)
-    for inside, item, before, here in children(schema, value, old, path):
-        yield from check(inside, item, before, here)
-
-
-def type_of(value: Any) -> str:
-    """The name of a value's type in JSON schemas."""
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, float) and value.is_integer():
-        return "integer"
-    return _TYPES[type(value)]
-
-
+_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+_DATE_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d+)?(Z|[+-]\d{2}:\d{2})")
 _TYPES: Final[Mapping[type, str]] = {
+    bool: "boolean",
     dict: "object",
     float: "number",
     int: "integer",
@@ -59,149 +27,146 @@ _TYPES: Final[Mapping[type, str]] = {
 }
 
 
-def _expected_types(schema: Schema) -> tuple[str, ...]:
+def check(schema: Schema, value: Any, path: str = "", unchanged: Collection[str] = ()) -> Iterator[Problem]:
+    """Everything that is wrong with a value; what is inside of its `unchanged` fields is not looked at."""
+    if value is None and schema.get("nullable"):
+        return
+    expected, found = _expected(schema), _TYPES[type(value)]
+    if expected and found not in expected:
+        yield problems.type_invalid(path, found, f'{path} in body must be of type {",".join(expected)}: "{found}"')
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        yield problems.unsupported(path, value, schema["enum"])
+    if isinstance(value, dict):
+        yield from _object(schema, value, path, unchanged)
+    elif isinstance(value, list):
+        yield from _array(schema, value, path)
+    elif isinstance(value, str):
+        yield from _string(schema, value, path)
+    elif not isinstance(value, bool) and value is not None:
+        yield from _number(schema, value, path)
+
+
+def _expected(schema: Schema) -> tuple[str, ...]:
     if schema.get(INT_OR_STRING):
         return "integer", "string"
-    return (schema["type"],) if "type" in schema else ()
+    if schema.get("format") == "quantity":
+        return "string", "integer", "number"
+    match schema.get("type"):
+        case None:
+            return ()
+        case "number":
+            return "number", "integer"
+        case plain:
+            return (plain,)
 
 
-def _alone(schema: Schema, value: Any, path: str) -> Iterator[Problem]:
-    """What is wrong with the value itself, not with what is inside of it."""
-    if "enum" in schema:
-        yield from _enum(schema, value, path)
-    own = _BY_TYPE.get(type_of(value))
-    if own is not None:
-        yield from own(schema, value, path)
-    if schema.keys() & _COMBINING:
-        yield from _combined(schema, value, path)
-
-
-def _enum(schema: Schema, value: Any, path: str) -> Iterator[Problem]:
-    if not any(same(value, choice) for choice in schema["enum"]):
-        yield problems.unsupported(path, value, schema["enum"])
-
-
-def _object(schema: Schema, value: Any, path: str) -> Iterator[Problem]:
-    needed = [*schema.get("required", ()), *(("apiVersion", "kind") if schema.get(EMBEDDED) else ())]
-    for name in needed:
+def _object(schema: Schema, value: dict[str, Any], path: str, unchanged: Collection[str]) -> Iterator[Problem]:
+    for name in schema.get("required", ()):
         if name not in value:
             yield problems.required(joined(path, name))
-    yield from _size(schema, len(value), path, "minProperties", "maxProperties", "properties")
+    yield from _size(schema, len(value), path, "minProperties", "maxProperties")
+    fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for name, item in value.items():
+        inside = fields.get(name, others)
+        if inside is not None and name not in unchanged:
+            yield from check(inside, item, joined(path, name))
 
 
-def _array(schema: Schema, value: Any, path: str) -> Iterator[Problem]:
-    yield from _size(schema, len(value), path, "minItems", "maxItems", "items")
+def _array(schema: Schema, value: list[Any], path: str) -> Iterator[Problem]:
+    yield from _size(schema, len(value), path, "minItems", "maxItems")
     match schema.get("x-kubernetes-list-type"):
         case "set":
-            seen: set[str] = set()
-            for number, item in enumerate(value):
-                if hashable(item) in seen:
-                    yield problems.duplicate(f"{path}[{number}]", item)
-                seen.add(hashable(item))
+            yield from duplicates(path, value)
         case "map":
-            yield from _map(schema, value, path)
+            yield from duplicates(path, [_keys(schema, item) for item in value])
+    if "items" in schema:
+        for number, item in enumerate(value):
+            yield from check(schema["items"], item, f"{path}[{number}]")
 
 
-def _map(schema: Schema, value: list[Any], path: str) -> Iterator[Problem]:
+def _keys(schema: Schema, item: Any) -> Any:
+    """The values that distinguish an item of a list that merges as a map."""
+    if not isinstance(item, dict):
+        return item
+    fields = schema["items"].get("properties", {})
+    values = {key: item.get(key, fields.get(key, {}).get("default")) for key in schema["x-kubernetes-list-map-keys"]}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def duplicates(path: str, keys: list[Any]) -> Iterator[Problem]:
+    """The items of a list whose key an item before them has, too."""
     seen: set[str] = set()
-    for number, item in enumerate(value):
-        here, keys = f"{path}[{number}]", keys_of(schema, item)
-        if keys is None:
-            yield problems.invalid(here, item, "must be an object for an array of list-type map")
-        elif hashable(keys) in seen:
-            yield problems.duplicate(here, keys)
-        else:
-            seen.add(hashable(keys))
+    for number, key in enumerate(keys):
+        text = json.dumps(key, sort_keys=True)
+        if text in seen:
+            yield problems.duplicate(f"{path}[{number}]", key)
+        seen.add(text)
 
 
-def _size(schema: Schema, size: int, path: str, least: str, most: str, what: str) -> Iterator[Problem]:
+def _size(schema: Schema, size: int, path: str, least: str, most: str) -> Iterator[Problem]:
     if size > schema.get(most, size):
         yield problems.too_many(path, size, schema[most])
     if size < schema.get(least, size):
-        yield problems.invalid(path, size, f"{path} in body should have at least {schema[least]} {what}")
+        yield problems.invalid(path, size, f"must have at least {schema[least]} items")
 
 
-def _string(schema: Schema, value: Any, path: str) -> Iterator[Problem]:
+def _string(schema: Schema, value: str, path: str) -> Iterator[Problem]:
     if len(value) > schema.get("maxLength", len(value)):
         yield problems.too_long(path, schema["maxLength"])
     if len(value) < schema.get("minLength", 0):
         yield problems.invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long")
     if "pattern" in schema and not go_pattern(schema["pattern"]).search(value):
         yield problems.invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
-    if "format" in schema and not is_formatted(schema["format"], value):
+    is_formatted = _FORMATS.get(schema.get("format", ""))
+    if is_formatted is not None and not is_formatted(value):
         yield problems.type_invalid(path, value, f'{path} in body must be of type {schema["format"]}: "{value}"')
+
+
+def _is_date_time(text: str) -> bool:
+    found = _DATE_TIME.fullmatch(text)
+    return found is not None and _parses(datetime.fromisoformat, found[1])
+
+
+def _is_base64(text: str) -> bool:
+    return _parses(lambda one: base64.b64decode(one, validate=True), text.replace("\n", "").replace("\r", ""))
+
+
+def _parses(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except (ValueError, binascii.Error, QuantityError):
+        return False
+    return True
+
+
+_FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "byte": _is_base64,
+    "date-time": _is_date_time,
+    "quantity": lambda text: _parses(Quantity.parse, text),
+}
+FORMATS: Final = frozenset({*_FORMATS, *_RANGES, "double"})  # those that schemas may name
 
 
 @lru_cache(maxsize=1024)
 def go_pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern as Go means it: there `$` is the end, here it would also match before a last newline."""
+    """A pattern as Go reads it: `$` is the end of the text, where Python would also accept a newline after it."""
     return re.compile(_DOLLAR.sub(lambda found: r"\Z" if found[0] == "$" else found[0], pattern))
 
 
 _DOLLAR: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)  # not those that are escaped, or in a class
 
 
-def _number(schema: Schema, value: Any, path: str) -> Iterator[Problem]:
-    shape = schema.get("format", "")
-    if shape in {"int32", "int64"} and not is_formatted(shape, value):
-        detail = f"Checked value must be of type {schema.get('type', 'integer')} with format {shape} in {path}"
-        yield problems.invalid(NOWHERE, "", detail)
-    for bound, exclusive, broken, words in _BOUNDS:
-        if bound not in schema:
-            continue
-        strictly = bool(schema.get(exclusive))
-        if broken(value, schema[bound]) or (strictly and value == schema[bound]):
-            relation = words if strictly else f"{words} or equal to"
-            yield problems.invalid(path, value, f"{path} in body should be {relation} {schema[bound]}")
-    if "multipleOf" in schema and value % schema["multipleOf"]:
-        yield problems.invalid(path, value, f"{path} in body should be a multiple of {schema['multipleOf']}")
+def _number(schema: Schema, value: float, path: str) -> Iterator[Problem]:
+    low, high = _RANGES.get(schema.get("format", ""), (value, value))
+    if not low <= value <= high:
+        yield problems.invalid(path, value, f"must be of format {schema['format']}")
+    if value < schema.get("minimum", value):
+        yield problems.invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}")
+    if value > schema.get("maximum", value):
+        yield problems.invalid(path, value, f"{path} in body should be less than or equal to {schema['maximum']}")
 
 
-def _less(value: float, bound: float) -> bool:
-    return value < bound
-
-
-def _more(value: float, bound: float) -> bool:
-    return value > bound
-
-
-_BOUNDS: Final = (
-    ("minimum", "exclusiveMinimum", _less, "greater than"),
-    ("maximum", "exclusiveMaximum", _more, "less than"),
-)
-_BY_TYPE: Final[Mapping[str, _Check]] = {
-    "array": _array,
-    "integer": _number,
-    "number": _number,
-    "object": _object,
-    "string": _string,
-}
-_COMBINING: Final = frozenset({"allOf", "anyOf", "not", "oneOf"})
-
-
-def _combined(schema: Schema, value: Any, path: str) -> Iterator[Problem]:
-    def failures(parts: Any) -> list[list[Problem]]:
-        return [list(check(part, value, MISSING, path)) for part in parts]
-
-    def whole(detail: str) -> Problem:
-        return problems.invalid(NOWHERE, "", f'"{path}" must {detail}')
-
-    tried = failures(schema.get("anyOf", ()))
-    if tried and all(tried):
-        yield whole("validate at least one schema (anyOf)")
-        yield from tried[0]
-    tried = failures(schema.get("oneOf", ()))
-    passed = tried.count([])
-    if tried and passed == 0:
-        yield whole("validate one and only one schema (oneOf). Found none valid")
-        yield from tried[0]
-    elif passed > 1:
-        yield whole(f"validate one and only one schema (oneOf). Found {passed} valid alternatives")
-    tried = failures(schema.get("allOf", ()))
-    if any(tried):
-        for one in tried:
-            yield from one
-        none = ". None validated" if all(tried) else ""
-        yield whole(f"validate all the schemas (allOf){none}")
-    if "not" in schema and not any(failures([schema["not"]])):
-        yield whole("not validate the schema (not)")
+def joined(path: str, name: str) -> str:
+    """The path of a field of the object at `path`."""
+    return f"{path}.{name}" if path else name

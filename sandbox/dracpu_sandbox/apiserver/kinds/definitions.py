@@ -1,45 +1,49 @@
-"""CustomResourceDefinitions: the kinds that they define."""
+"""CustomResourceDefinitions: the kinds that they define, and which of them the sandbox supports.
 
+The sandbox serves the definitions of this project and those that need no more than these. It refuses others and names
+what it does not support.
+"""
+
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds.definitioncheck import check
-from dracpu_sandbox.apiserver.kinds.listtypes import METADATA_ATOMS, METADATA_LISTS, lists_of
+from dracpu_sandbox.apiserver.kinds import problems
+from dracpu_sandbox.apiserver.kinds.builtin import DEFINITION
+from dracpu_sandbox.apiserver.kinds.checking import FORMATS, go_pattern
+from dracpu_sandbox.apiserver.kinds.listtypes import merging_of
 from dracpu_sandbox.apiserver.kinds.model import Column, JsonObject, Kind
-from dracpu_sandbox.apiserver.kinds.problems import refusal
-from dracpu_sandbox.apiserver.kinds.rules import compile_rules
+from dracpu_sandbox.apiserver.kinds.problems import Problem, refusal
+from dracpu_sandbox.apiserver.kinds.rules import RuleError, compile_rules
+from dracpu_sandbox.apiserver.kinds.schemas import INT_OR_STRING, METADATA_TYPE, PRESERVE, Schema, schema_of
 
-_DEFINITION: Final = Kind(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "customresourcedefinition",
-    "CustomResourceDefinition",
-    namespaced=False,
-)
+_SCHEMA: Final = "spec.versions[0].schema.openAPIV3Schema"
+_KEYWORDS: Final = frozenset(
+    {
+        "type", "description", "properties", "required", "additionalProperties", "items", "default", "enum", "nullable",
+        "format", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties",
+        "maxProperties", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
+        "x-kubernetes-validations", INT_OR_STRING, PRESERVE,
+    }
+)  # fmt: skip
+_RULE_FIELDS: Final = frozenset({"rule", "message"})
+_COLUMN_PATH: Final = re.compile(r"(\.[A-Za-z0-9_]+)+")
+_UNSUPPORTED: Final = "the sandbox does not support {}; a real API server does (see KUBEBUILDER_ASSETS)"
+_CONDITIONS: Final = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
 
 
-def kinds_of(crd: JsonObject) -> tuple[Kind, ...]:
-    """The kinds of the versions that are served; raises RefusedError when the definition is bad."""
-    whole = with_defaults(crd)
+def kind_of(definition: JsonObject) -> Kind:
+    """The kind that a definition defines; raises RefusedError when the sandbox cannot serve it."""
+    whole = with_defaults(definition)
     found = list(check(whole, None, ""))
     if found:
-        raise refusal(_DEFINITION, whole["metadata"].get("name", ""), found)
-    storage = next(version["name"] for version in whole["spec"]["versions"] if version["storage"])
-    return tuple(_kind(whole["spec"], version, storage) for version in whole["spec"]["versions"] if version["served"])
-
-
-def _kind(spec: JsonObject, version: JsonObject, storage: str) -> Kind:
-    names, schema = spec["names"], version["schema"]["openAPIV3Schema"]
-    lists, atoms = lists_of(schema)
-
-    def bearing(api_version: str) -> Any:
-        return lambda item: {**item, "apiVersion": api_version}
-
-    def same(item: JsonObject) -> JsonObject:
-        return item
-
-    is_stored = version["name"] == storage
+        raise refusal(DEFINITION, whole["metadata"].get("name", ""), found)
+    spec, (version,) = whole["spec"], whole["spec"]["versions"]
+    names, declared = spec["names"], version["schema"]["openAPIV3Schema"]
+    identity = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": schema_of(METADATA_TYPE)}
+    schema = {**declared, "properties": {**declared.get("properties", {}), **identity}}
+    list_types, atomic_maps = merging_of(schema)
     return Kind(
         group=spec["group"],
         version=version["name"],
@@ -47,67 +51,103 @@ def _kind(spec: JsonObject, version: JsonObject, storage: str) -> Kind:
         singular=names["singular"],
         kind=names["kind"],
         namespaced=spec["scope"] == "Namespaced",
+        schema=schema,
+        type=".".join([*reversed(spec["group"].split(".")), version["name"], names["kind"]]),
+        is_custom=True,
         list_kind=names["listKind"],
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(version.get("subresources") or ()),
         columns=tuple(map(_column, version.get("additionalPrinterColumns") or ())),
-        schema=schema,
-        rules=compile_rules(schema),
-        list_types={**METADATA_LISTS, **lists},
-        atomic_maps=METADATA_ATOMS | atoms,
-        hub="" if is_stored else storage,
-        to_stored=same if is_stored else bearing(f"{spec['group']}/{storage}"),
-        from_stored=same if is_stored else bearing(f"{spec['group']}/{version['name']}"),
+        rules=compile_rules(declared, _SCHEMA),
+        list_types=list_types,
+        atomic_maps=atomic_maps,
     )
 
 
 def _column(column: JsonObject) -> Column:
-    path = column["jsonPath"]
     return Column(
         name=column["name"],
-        path=path,
+        path=column["jsonPath"],
         type=column["type"],
         format=column.get("format", ""),
-        description=column.get("description") or f"Custom resource definition column (in JSONPath format): {path}",
+        description=column.get("description", ""),
         priority=column.get("priority", 0),
     )
 
 
-def status_of(crd: JsonObject) -> JsonObject:
+def check(definition: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
+    """What is wrong with a definition that has its defaults, and is what its own schema says."""
+    spec: JsonObject = definition["spec"]
+    name = definition["metadata"].get("name")
+    if name != f"{spec['names']['plural']}.{spec['group']}":
+        yield problems.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    if len(spec["versions"]) != 1:
+        yield _unsupported("spec.versions", "definitions with several versions")
+        return
+    (version,) = spec["versions"]
+    if not (version["served"] and version["storage"]):
+        yield problems.invalid("spec.versions[0]", name, "the only version must be served and stored")
+    for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        if not _COLUMN_PATH.fullmatch(column["jsonPath"]):
+            where = f"spec.versions[0].additionalPrinterColumns[{number}].jsonPath"
+            yield _unsupported(where, "paths with anything but field names, like .spec.mode")
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if schema is None:
+        yield problems.required(_SCHEMA)
+        return
+    found = list(_schema(schema, _SCHEMA))
+    yield from found
+    if not found:  # rules in a schema that is not understood cannot be compiled
+        try:
+            compile_rules(schema, _SCHEMA)
+        except RuleError as error:
+            yield problems.invalid(error.field, error.rule, str(error))
+
+
+def _schema(schema: Schema, path: str) -> Iterator[Problem]:
+    for keyword in sorted(schema.keys() - _KEYWORDS):
+        yield _unsupported(f"{path}.{keyword}", f"the keyword {keyword}")
+    if schema.get("format", "double") not in FORMATS:
+        yield _unsupported(f"{path}.format", f"the format {schema['format']}")
+    for number, rule in enumerate(schema.get("x-kubernetes-validations", ())):
+        for field in sorted(rule.keys() - _RULE_FIELDS):
+            yield _unsupported(f"{path}.x-kubernetes-validations[{number}].{field}", f"{field} of rules")
+    if "pattern" in schema:
+        try:
+            go_pattern(schema["pattern"])
+        except re.error as error:
+            yield problems.invalid(f"{path}.pattern", schema["pattern"], f"not a regular expression: {error}")
+    parts: dict[str, Any] = {key: schema[key] for key in ("items", "additionalProperties") if key in schema}
+    parts |= {f"properties[{name}]": field for name, field in schema.get("properties", {}).items()}
+    for name, part in parts.items():
+        if isinstance(part, dict):
+            yield from _schema(part, f"{path}.{name}")
+        else:
+            yield _unsupported(f"{path}.{name}", f"a schema that is {str(part).lower()}")
+
+
+def _unsupported(field: str, what: str) -> Problem:
+    return problems.forbidden(field, _UNSUPPORTED.format(what))
+
+
+def status_of(definition: JsonObject) -> JsonObject:
     """The status of a definition that is served, now or since it was served first."""
-    whole = with_defaults(crd)
-    before: JsonObject = crd.get("status") or {}
-    known = {one["type"]: one for one in before.get("conditions") or ()}
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    conditions = [
-        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
-        {
-            "type": "Established",
-            "status": "True",
-            "reason": "InitialNamesAccepted",
-            "message": "the initial names have been accepted",
-        },
-    ]
-    stored = list(before.get("storedVersions") or ())
-    storage = next(version["name"] for version in whole["spec"]["versions"] if version["storage"])
+    whole, now = with_defaults(definition), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before: JsonObject = definition.get("status") or {}
+    since = {one["type"]: one["lastTransitionTime"] for one in before.get("conditions") or ()}
     return {
         "conditions": [
-            known[one["type"]]
-            if known.get(one["type"], {}).get("status") == "True"
-            else {**one, "lastTransitionTime": now}
-            for one in conditions
+            {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": since.get(kind, now)}
+            for kind, reason in _CONDITIONS.items()
         ],
         "acceptedNames": whole["spec"]["names"],
-        "storedVersions": stored if storage in stored else [*stored, storage],
+        "storedVersions": [version["name"] for version in whole["spec"]["versions"]],
     }
 
 
-def with_defaults(crd: JsonObject) -> JsonObject:
+def with_defaults(definition: JsonObject) -> JsonObject:
     """A definition with what the API server fills in."""
-    spec: JsonObject = crd.get("spec") or {}
-    names: JsonObject = dict(spec.get("names") or {})
-    if names.get("kind"):
-        names = {"singular": names["kind"].lower(), "listKind": f"{names['kind']}List", **names}
-    versions = [{"served": False, "storage": False, **one} for one in spec.get("versions") or ()]
-    return {**crd, "spec": {"conversion": {"strategy": "None"}, **spec, "names": names, "versions": versions}}
+    spec: JsonObject = definition["spec"]
+    names = {"singular": spec["names"]["kind"].lower(), "listKind": f"{spec['names']['kind']}List", **spec["names"]}
+    return {**definition, "spec": {"conversion": {"strategy": "None"}, **spec, "names": names}}

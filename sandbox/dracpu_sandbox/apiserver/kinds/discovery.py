@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
+from dracpu_sandbox.apiserver.kinds.schemas import KUBERNETES
 
 VERSION: Final[JsonObject] = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0+dracpu.sandbox",
+    "minor": KUBERNETES.split(".")[1],
+    "gitVersion": f"{KUBERNETES}+dracpu.sandbox",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
@@ -24,7 +25,6 @@ _READ_WRITE: Final = ("get", "patch", "update")
 # subresource -> its kind ("": that of the object), its verbs
 _SUBRESOURCES: Final[dict[str, tuple[str, Sequence[str]]]] = {
     "status": ("", _READ_WRITE),
-    "scale": ("Scale", _READ_WRITE),
     "binding": ("Binding", ("create",)),
     "finalize": ("", ("update",)),
     "log": ("", ("get",)),

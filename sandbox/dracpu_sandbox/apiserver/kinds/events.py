@@ -1,4 +1,4 @@
-"""Events have two faces: that of the core group, which is stored, and that of events.k8s.io with other names."""
+"""Events of the core group, which are stored, and those of events.k8s.io, whose fields have other names."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _BACK: Final = {core: new for new, core in _NAMES.items()}
 def to_core(event: JsonObject) -> JsonObject:
     """An event of events.k8s.io as it is stored."""
     core = {_NAMES.get(name, name): value for name, value in event.items()}
-    # the conversion fills what core clients read
+    # the API server fills in the fields that clients of the core group read
     return {
         "involvedObject": {},
         "source": {},

@@ -1,4 +1,4 @@
-"""Feature gates of the API server: while one is off, it drops fields that it knows very well, without a word.
+"""Feature gates of the API server: it drops the fields of a gate that is off, without an error or a warning.
 
 An object that has such fields already would keep them in a real server; here they go with the next write.
 """

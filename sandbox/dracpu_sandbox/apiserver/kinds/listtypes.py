@@ -1,41 +1,35 @@
-"""How the lists and maps of custom resources merge, read from their schemas."""
+"""How the lists and maps of a kind's objects merge, read from its schema."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-from dracpu_sandbox.apiserver.kinds.model import ListType
+from dracpu_sandbox.apiserver.kinds.model import ListType, Path
+from dracpu_sandbox.apiserver.kinds.schemas import Schema
 
-Path = tuple[str, ...]
-
-SET: Final = ListType("set")
-METADATA_LISTS: Final[Mapping[Path, ListType]] = {
-    ("metadata", "finalizers"): SET,
-    ("metadata", "ownerReferences"): ListType("map", ("uid",)),
-}
-METADATA_ATOMS: Final[frozenset[Path]] = frozenset({("metadata", "ownerReferences")})  # each reference is one value
+_SET: Final = ListType("set")
 
 
-def lists_of(schema: Mapping[str, Any]) -> tuple[dict[Path, ListType], frozenset[Path]]:
-    """The types of the lists of a schema that are not atomic, and the objects that are."""
-    lists: dict[Path, ListType] = {}
-    atoms: set[Path] = set()
-    _collect(schema, (), lists, atoms)
-    return lists, frozenset(atoms)
+def merging_of(schema: Schema) -> tuple[dict[Path, ListType], frozenset[Path]]:
+    """The types of the lists that are not atomic, and the objects that are."""
+    parts = list(_parts(schema, (), ()))
+    lists = {path: _list_type(part) for path, part in parts if part.get("x-kubernetes-list-type") in {"set", "map"}}
+    return lists, frozenset(path for path, part in parts if part.get("x-kubernetes-map-type") == "atomic")
 
 
-def _collect(schema: Mapping[str, Any], path: Path, lists: dict[Path, ListType], atoms: set[Path]) -> None:
-    kind = schema.get("x-kubernetes-list-type")
-    items = schema.get("items") or {}
-    if kind == "set":
-        lists[path] = SET
-    elif kind == "map":
-        keys = tuple(schema["x-kubernetes-list-map-keys"])
-        fields = items.get("properties") or {}
-        defaults = {key: fields[key]["default"] for key in keys if "default" in fields.get(key, {})}
-        lists[path] = ListType("map", keys, defaults)
-    if schema.get("x-kubernetes-map-type") == "atomic":
-        atoms.add(path)
-    for name, inside in (schema.get("properties") or {}).items():
-        _collect(inside, (*path, name), lists, atoms)
-    if items:
-        _collect(items, path, lists, atoms)
+def _parts(schema: Schema, path: Path, outer: tuple[int, ...]) -> Iterator[tuple[Path, Schema]]:
+    if id(schema) in outer:
+        return  # a type that contains itself
+    yield path, schema
+    around = (*outer, id(schema))
+    for name, field in schema.get("properties", {}).items():
+        yield from _parts(field, (*path, name), around)
+    if "items" in schema:
+        yield from _parts(schema["items"], path, around)
+
+
+def _list_type(schema: Schema) -> ListType:
+    if schema["x-kubernetes-list-type"] == "set":
+        return _SET
+    keys = tuple(schema["x-kubernetes-list-map-keys"])
+    fields = schema["items"].get("properties", {})
+    return ListType("map", keys, {key: fields[key]["default"] for key in keys if "default" in fields.get(key, {})})

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dracpu_sandbox.apiserver.kinds.schemas import Schema
+
 if TYPE_CHECKING:
     from dracpu_sandbox.apiserver.kinds.rules import Rules
 
 JsonObject = dict[str, Any]
+Path = tuple[str, ...]  # field names; the items of a list have the path of the list
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -17,7 +20,7 @@ class Column:
     """A column that `kubectl get` shows."""
 
     name: str
-    path: str  # a JSONPath like .status.phase; "" when `cell` computes what is shown
+    path: str  # of field names, like .status.phase; "" when `cell` computes what is shown
     type: str = "string"  # string, integer, number, boolean, date (shown as an age), time (shown as it is)
     format: str = ""
     description: str = ""
@@ -51,29 +54,26 @@ class Kind:
     singular: str
     kind: str
     namespaced: bool
+    schema: Schema
+    type: str  # the schema's name in OpenAPI
+    is_custom: bool = False  # a CustomResourceDefinition has made it
     list_kind: str = ""  # "": the kind with List behind it
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()  # status, binding, log, ...
     columns: tuple[Column, ...] = ()  # after NAME; empty: AGE alone
     name_first: bool = True  # whether NAME is the first column (events have it among the wide ones)
-    schema: Mapping[str, Any] | None = None  # structural, of custom resources
     rules: "Rules | None" = None  # those of the schema, compiled
-    model: str = ""  # the class of the Python client that tells the fields; built-in kinds only
-    list_types: Mapping[tuple[str, ...], ListType] = field(
-        default_factory=dict
-    )  # path of field names -> its list's type
-    # paths of objects that are merged as one value; of a list: each of its items is
-    atomic_maps: frozenset[tuple[str, ...]] = frozenset()
-    hub: str = ""  # the version that objects are stored in; "": this one
+    list_types: Mapping[Path, ListType] = field(default_factory=dict)  # of the lists that are not atomic
+    atomic_maps: frozenset[Path] = frozenset()  # objects that are merged as one value; of a list: each of its items is
     verbs: tuple[str, ...] = ALL_VERBS
-    stored_as: str = ""  # the resource whose objects these are, seen another way; "": its own
+    stored_as: str = ""  # the resource whose objects these are under other field names; "": its own
     to_stored: Callable[[JsonObject], JsonObject] = _unchanged
     from_stored: Callable[[JsonObject], JsonObject] = _unchanged
 
     @property
     def api_version(self) -> str:
-        """What objects bear as apiVersion."""
+        """The apiVersion of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -83,14 +83,9 @@ class Kind:
 
     @property
     def storage(self) -> str:
-        """Where its objects lie: two kinds with the same storage are two faces of the same objects."""
+        """The resource under which its objects are stored; both kinds of events have the same."""
         return self.stored_as or self.resource
 
-    @property
-    def is_custom(self) -> bool:
-        """Whether a CustomResourceDefinition has made it."""
-        return self.schema is not None
-
-    def list_type(self, path: tuple[str, ...]) -> ListType:
-        """The type of the list at a path of field names; items of lists on the way have no part of the path."""
+    def list_type(self, path: Path) -> ListType:
+        """The type of the list at a path."""
         return self.list_types.get(path, ATOMIC)

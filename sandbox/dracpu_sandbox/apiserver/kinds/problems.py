@@ -1,4 +1,4 @@
-"""What is wrong with an object, told as the API server tells it: field, kind of error, value, detail."""
+"""What is wrong with an object, in the form that the API server uses: field, kind of error, value, detail."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,8 @@ from dracpu_sandbox.apiserver.kinds.model import Kind
 from dracpu_sandbox.apiserver.refusal import Cause, RefusedError
 from dracpu_sandbox.apiserver.refusal import invalid as refused
 
-_OMITTED: Final = object()  # the value is not told
+_OMITTED: Final = object()  # the value is not shown
+NOWHERE: Final = "<nil>"  # the API server's word for an error that belongs to no field
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,31 +18,27 @@ class Problem:
     """One error of one field."""
 
     field: str
-    reason: str  # as the cause in a Status bears it
+    reason: str  # of the cause in a Status
     message: str
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message
 
-    def below(self, prefix: str) -> "Problem":
-        """The same, of an object that stands at `prefix` in a larger one."""
-        return replace(self, field=prefix + self.field)
-
 
 def invalid(field: str, value: Any, detail: str) -> Problem:
     """The value is wrong."""
-    shown = "" if value is _OMITTED else f"{told(value)}: "
+    shown = "" if value is _OMITTED else f"{shown_as(value)}: "
     return Problem(field, "FieldValueInvalid", f"Invalid value: {shown}{detail}")
 
 
 def invalid_without_value(field: str, detail: str) -> Problem:
-    """The value is wrong and too long to be told."""
+    """The value is wrong and too long to be shown."""
     return invalid(field, _OMITTED, detail)
 
 
 def type_invalid(field: str, found: str, detail: str) -> Problem:
     """The value has another type than the field."""
-    return Problem(field, "FieldValueTypeInvalid", f"Invalid value: {told(found)}: {detail}")
+    return Problem(field, "FieldValueTypeInvalid", f"Invalid value: {shown_as(found)}: {detail}")
 
 
 def required(field: str, detail: str = "") -> Problem:
@@ -50,8 +47,8 @@ def required(field: str, detail: str = "") -> Problem:
 
 
 def duplicate(field: str, value: Any) -> Problem:
-    """The value stands there twice."""
-    return Problem(field, "FieldValueDuplicate", f"Duplicate value: {told(value)}")
+    """Another item has the same value."""
+    return Problem(field, "FieldValueDuplicate", f"Duplicate value: {shown_as(value)}")
 
 
 def forbidden(field: str, detail: str) -> Problem:
@@ -60,9 +57,9 @@ def forbidden(field: str, detail: str) -> Problem:
 
 
 def unsupported(field: str, value: Any, supported: Iterable[Any]) -> Problem:
-    """The value is none of those that there are."""
-    choices = ", ".join(told(one) for one in supported)
-    message = f"Unsupported value: {told(value)}" + (f": supported values: {choices}" if choices else "")
+    """The value is not one of the allowed ones."""
+    choices = ", ".join(shown_as(choice) for choice in supported)
+    message = f"Unsupported value: {shown_as(value)}" + (f": supported values: {choices}" if choices else "")
     return Problem(field, "FieldValueNotSupported", message)
 
 
@@ -78,16 +75,16 @@ def too_many(field: str, count: int, limit: int) -> Problem:
 
 def not_found(field: str, value: Any, detail: str = "") -> Problem:
     """The value refers to nothing."""
-    return Problem(field, "FieldValueNotFound", f"Not found: {told(value)}" + (f": {detail}" if detail else ""))
+    return Problem(field, "FieldValueNotFound", f"Not found: {shown_as(value)}" + (f": {detail}" if detail else ""))
 
 
-def told(value: Any) -> str:
-    """A value as it stands in a message."""
+def shown_as(value: Any) -> str:
+    """A value as messages show it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def refusal(kind: Kind, name: str, problems: Sequence[Problem]) -> RefusedError:
     """The error that says that an object is invalid, and why."""
-    shown = replace(kind, group="") if kind.stored_as else kind  # the other face of a core kind bears the core's name
-    different = dict.fromkeys(problems)  # the same error is told once
-    return refused(shown, name, *(Cause(one.field, one.message, one.reason) for one in different))
+    shown = replace(kind, group="") if kind.stored_as else kind  # events of both groups are named alike
+    different = dict.fromkeys(problems)  # the same error is reported once
+    return refused(shown, name, *(Cause(problem.field, problem.message, problem.reason) for problem in different))

@@ -1,7 +1,5 @@
 """Which kinds of objects are served at this moment."""
 
-from collections.abc import Iterable
-
 from dracpu_sandbox.apiserver.kinds import definitions
 from dracpu_sandbox.apiserver.kinds.builtin import BUILT_IN
 from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
@@ -11,34 +9,30 @@ class Registry:
     """The built-in kinds, and those of CustomResourceDefinitions while these are served."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str, str], Kind] = {}
-        self._custom: dict[str, tuple[Kind, ...]] = {}  # by the definition's name
-        self._add(BUILT_IN)
+        self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in BUILT_IN}
+        self._custom: dict[str, Kind] = {}  # by the definition's name
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         """The kind below a path of the API."""
         return self._kinds.get((group, version, plural))
 
     def all(self) -> tuple[Kind, ...]:
-        """All kinds, in the order in which they are told of."""
+        """All kinds, in the order in which discovery lists them."""
         return tuple(self._kinds.values())
 
-    def serve(self, crd: JsonObject) -> tuple[Kind, ...]:
-        """Serves what a definition defines, in place of what it defined before; raises RefusedError when it is bad."""
-        kinds = definitions.kinds_of(crd)
-        self.withdraw(crd["metadata"]["name"])
-        self._custom[crd["metadata"]["name"]] = kinds
-        self._add(kinds)
-        return kinds
+    def serve(self, definition: JsonObject) -> Kind:
+        """Serves the kind of a definition in place of what it defined before; raises RefusedError."""
+        kind, name = definitions.kind_of(definition), definition["metadata"]["name"]
+        self.withdraw(name)
+        self._custom[name] = self._kinds[(kind.group, kind.version, kind.plural)] = kind
+        return kind
 
-    def withdraw(self, crd_name: str) -> None:
-        """Serves a definition's kinds no longer."""
-        for kind in self._custom.pop(crd_name, ()):
+    def withdraw(self, name: str) -> None:
+        """Stops serving the kind of a definition."""
+        kind = self._custom.pop(name, None)
+        if kind is not None:
             del self._kinds[(kind.group, kind.version, kind.plural)]
 
-    def crd_status(self, crd: JsonObject) -> JsonObject:
+    def crd_status(self, definition: JsonObject) -> JsonObject:
         """The status that a definition has once it is served."""
-        return definitions.status_of(crd)
-
-    def _add(self, kinds: Iterable[Kind]) -> None:
-        self._kinds.update({(kind.group, kind.version, kind.plural): kind for kind in kinds})
+        return definitions.status_of(definition)

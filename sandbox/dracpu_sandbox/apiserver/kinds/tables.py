@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from dracpu_sandbox.apiserver.kinds import ages, jsonpath
+from dracpu_sandbox.apiserver.kinds import ages
+from dracpu_sandbox.apiserver.kinds.cells import dig
 from dracpu_sandbox.apiserver.kinds.model import Column, JsonObject, Kind
 
 Include = Literal["Metadata", "Object", "None"]
 
-NAME: Final = Column("Name", ".metadata.name", format="name", description="Unique among objects of the kind.")
-AGE: Final = Column("Age", ".metadata.creationTimestamp", type="date", description="How long ago it was created.")
+NAME: Final = Column("Name", ".metadata.name", format="name")
+AGE: Final = Column("Age", ".metadata.creationTimestamp", type="date")
 
 
 def table(
@@ -30,36 +31,23 @@ def table(
         "apiVersion": "meta.k8s.io/v1",
         "metadata": dict(list_metadata),
         "columnDefinitions": [_definition(column, custom=kind.is_custom) for column in columns],
-        "rows": [_row(columns, one, include, moment) for one in objects],
+        "rows": [_row(columns, item, include, moment) for item in objects],
     }
 
 
-def partial(
-    kind: Kind, objects: JsonObject | Sequence[JsonObject], metadata: Mapping[str, Any] | None = None
-) -> JsonObject:
-    """The metadata of an object, or of the objects of a list whose own metadata are given."""
-    if isinstance(objects, dict):
-        return _partial(objects)
-    return {
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": dict(metadata or {}),
-        "items": [_partial(one) for one in objects],
-    }
-
-
-def _partial(item: JsonObject) -> JsonObject:
+def partial(item: JsonObject) -> JsonObject:
+    """An object reduced to its metadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": item.get("metadata", {})}
 
 
 def columns_of(kind: Kind) -> tuple[Column, ...]:
-    """What the table of a kind shows, NAME and all."""
+    """The columns of the table of a kind, with NAME."""
     columns = kind.columns or (AGE,)
     return (NAME, *columns) if kind.name_first else columns
 
 
 def _definition(column: Column, *, custom: bool) -> JsonObject:
-    # built-in tables are made by printers that give ages as texts, those of custom resources keep the word date
+    # tables of built-in kinds have ages as texts, those of custom resources have the type date
     kind = {"date": "date" if custom else "string", "time": "date"}.get(column.type, column.type)
     return {
         "name": column.name,
@@ -72,29 +60,16 @@ def _definition(column: Column, *, custom: bool) -> JsonObject:
 
 def _row(columns: Sequence[Column], item: JsonObject, include: Include, now: datetime) -> JsonObject:
     row: JsonObject = {"cells": [_cell(column, item, now) for column in columns]}
-    phase = (item.get("status") or {}).get("phase") if item.get("kind") == "Pod" else None
-    if phase in {"Succeeded", "Failed"}:
-        row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": _DONE[phase]}]
     match include:
         case "Metadata":
-            row["object"] = _partial(item)
+            row["object"] = partial(item)
         case "Object":
             row["object"] = item
     return row
 
 
-_DONE: Final = {
-    "Succeeded": "The pod has completed successfully.",
-    "Failed": "The pod failed.",
-}
-
-
 def _cell(column: Column, item: JsonObject, now: datetime) -> object:
-    if column.cell is not None:
-        value = column.cell(item)
-    else:
-        found = jsonpath.find(column.path, item)
-        value = found[0] if found else None
+    value = dig(item, *column.path.split(".")[1:]) if column.cell is None else column.cell(item)
     match column.type:
         case "date":
             return ages.since(value, now) if value is not None or column is AGE else None

@@ -2,21 +2,22 @@
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.model import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import metadata, names, requests
 
-_RESULTS: int = 32
-_CONSUMERS: int = 256
-_SOURCES = ("FromClaim", "FromClass")
+_RESULTS: Final = 32
+_CONSUMERS: Final = 256
+_CONDITIONS: Final = 8
+_IMMUTABLE: Final = "field is immutable"
 
 
 def claim_with_defaults(claim: JsonObject) -> JsonObject:
     """A claim with what the API server fills in."""
-    return {**claim, "spec": requests.with_defaults(claim.get("spec") or {}), "status": claim.get("status") or {}}
+    return {**claim, "spec": requests.with_defaults(claim["spec"]), "status": claim.get("status") or {}}
 
 
 def check_claim(claim: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
@@ -26,99 +27,65 @@ def check_claim(claim: JsonObject, old: JsonObject | None, subresource: str) -> 
     elif old is None:
         yield from requests.check(claim["spec"], "spec")
     elif claim["spec"] != old["spec"]:
-        yield problems.invalid("spec", claim["spec"], "field is immutable")
+        yield problems.invalid("spec", claim["spec"], _IMMUTABLE)
 
 
 def _status(claim: JsonObject, old: JsonObject) -> Iterator[Problem]:
     status, before = claim["status"], (old.get("status") or {}).get("allocation")
     allocation, consumers = status.get("allocation"), status.get("reservedFor") or []
-    for number, consumer in enumerate(consumers):
-        for name in ("resource", "name", "uid"):
-            if not consumer.get(name):
-                yield problems.required(f"status.reservedFor[{number}].{name}")
     yield from requests.limited("status.reservedFor", consumers, _CONSUMERS)
-    yield from requests.unique("status.reservedFor", [one.get("uid", "") for one in consumers])
     if consumers and allocation is None:
-        yield problems.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
+        yield problems.forbidden("status.reservedFor", "must not be set while there is no allocation")
     if before is not None and allocation is not None and allocation != before:
-        yield problems.invalid("status.allocation", allocation, "field is immutable")
+        yield problems.invalid("status.allocation", allocation, _IMMUTABLE)
     elif allocation is not None:
-        yield from _allocation(allocation, set(requests.request_names(claim["spec"])))
+        yield from _allocation(allocation.get("devices") or {}, set(requests.request_names(claim["spec"])))
     yield from _device_statuses(status.get("devices") or [], allocation or {})
 
 
-def _allocation(allocation: JsonObject, known: set[str]) -> Iterator[Problem]:
-    devices = allocation.get("devices") or {}
+def _allocation(devices: JsonObject, known: set[str]) -> Iterator[Problem]:
     path = "status.allocation.devices"
     results = devices.get("results") or []
     yield from requests.limited(f"{path}.results", results, _RESULTS)
     for number, result in enumerate(results):
         yield from _result(result, f"{path}.results[{number}]", known)
-    for number, one in enumerate(devices.get("config") or ()):
+    for number, config in enumerate(devices.get("config") or ()):
         here = f"{path}.config[{number}]"
-        if not one.get("source"):
-            yield problems.required(f"{here}.source")
-        elif one["source"] not in _SOURCES:
-            yield problems.unsupported(f"{here}.source", one["source"], _SOURCES)
-        yield from _known(one.get("requests") or [], f"{here}.requests", known)
-        yield from requests.config(one, here)
-
-
-def _known(wanted: list[str], path: str, known: set[str]) -> Iterator[Problem]:
-    for number, name in enumerate(wanted):
-        if name not in known:
-            yield requests.no_such_request(f"{path}[{number}]", name)
+        yield from requests.known_requests(config.get("requests") or [], f"{here}.requests", known)
+        yield from requests.config(config, here)
 
 
 def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Problem]:
-    if result.get("request", "") not in known:
-        yield requests.no_such_request(f"{path}.request", result.get("request", ""))
-    yield from names.required_subdomain(f"{path}.driver", result.get("driver"), 63)
-    yield from _pool(f"{path}.pool", result.get("pool"))
-    if not result.get("device"):
-        yield problems.required(f"{path}.device")
-    else:
-        yield from names.label(f"{path}.device", result["device"])
-    if result.get("shareID") is not None:
-        try:
-            uuid.UUID(result["shareID"])
-        except ValueError:
-            detail = f"error validating uid: invalid UUID length: {len(result['shareID'])}"
-            yield problems.invalid(f"{path}.shareID", result["shareID"], detail)
-
-
-def _pool(field: str, value: Any) -> Iterator[Problem]:
-    if not value:
-        yield problems.required(field)
-        return
-    for part in value.split("/"):
-        yield from names.subdomain(field, part)
+    yield from requests.known_request(result["request"], f"{path}.request", known)
+    yield from names.driver(f"{path}.driver", result["driver"])
+    yield from names.label(f"{path}.device", result["device"])
+    for part in result["pool"].split("/"):
+        yield from names.subdomain(f"{path}.pool", part)
+    try:
+        uuid.UUID(result.get("shareID") or str(uuid.UUID(int=0)))
+    except ValueError:
+        yield problems.invalid(f"{path}.shareID", result["shareID"], "must be a UUID")
 
 
 def _device_statuses(devices: list[JsonObject], allocation: JsonObject) -> Iterator[Problem]:
     allocated = [_identity(one) for one in (allocation.get("devices") or {}).get("results") or ()]
-    identities = [_identity(one) for one in devices]
-    yield from requests.unique("status.devices", identities)
-    for number, (device, identity) in enumerate(zip(devices, identities, strict=True)):
+    for number, device in enumerate(devices):
         here = f"status.devices[{number}]"
-        if identity not in allocated:
-            yield problems.invalid(here, identity, "must be an allocated device in the claim")
-        if "data" in device:
-            yield from requests.json_object(f"{here}.data", device["data"])
-        yield from requests.limited(f"{here}.conditions", device.get("conditions") or [], 8)
+        if _identity(device) not in allocated:
+            yield problems.invalid(here, _identity(device), "must be an allocated device in the claim")
+        yield from requests.limited_json(f"{here}.data", device.get("data"))
+        yield from requests.limited(f"{here}.conditions", device.get("conditions") or [], _CONDITIONS)
 
 
-def _identity(device: JsonObject) -> dict[str, str]:
-    """What tells an allocated device from others, under the names that the API server's messages have."""
-    fields = {"Driver": "driver", "Pool": "pool", "Device": "device", "ShareID": "shareID"}
-    return {told: device.get(name) or "" for told, name in fields.items()}
+def _identity(device: JsonObject) -> JsonObject:
+    """The fields that distinguish an allocated device from others."""
+    return {name: device.get(name) or "" for name in ("driver", "pool", "device", "shareID")}
 
 
 def template_with_defaults(template: JsonObject) -> JsonObject:
     """A template with what the API server fills in."""
-    spec = template.get("spec") or {}
-    inside = requests.with_defaults(spec.get("spec") or {})
-    return {**template, "spec": {**spec, "metadata": spec.get("metadata") or {}, "spec": inside}}
+    spec = template["spec"]
+    return {**template, "spec": {**spec, "spec": requests.with_defaults(spec["spec"])}}
 
 
 def check_template(template: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
@@ -126,21 +93,21 @@ def check_template(template: JsonObject, old: JsonObject | None, subresource: st
     spec = template["spec"]
     if old is not None:
         if spec != old["spec"]:
-            yield problems.invalid("spec", spec, "field is immutable")
+            yield problems.invalid("spec", spec, _IMMUTABLE)
         return
-    for name in ("name", "generateName", "namespace", "ownerReferences", "finalizers"):
-        if spec["metadata"].get(name):
-            yield problems.forbidden(f"spec.metadata.{name}", "cannot be set")
-    yield from metadata.check_labels("spec.metadata.labels", spec["metadata"].get("labels"))
+    inside: JsonObject = spec.get("metadata") or {}
+    for name in inside.keys() - {"labels", "annotations", "creationTimestamp"}:
+        yield problems.forbidden(f"spec.metadata.{name}", "cannot be set")
+    yield from metadata.check_labels("spec.metadata.labels", inside.get("labels"))
     yield from requests.check(spec["spec"], "spec.spec")
 
 
 def check_class(device_class: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
     """What is wrong with a DeviceClass."""
-    spec = device_class.get("spec") or {}
+    spec = device_class["spec"]
     yield from requests.selectors(spec.get("selectors") or [], "spec.selectors")
-    for number, one in enumerate(spec.get("config") or ()):
-        yield from requests.config(one, f"spec.config[{number}]")
+    for number, config in enumerate(spec.get("config") or ()):
+        yield from requests.config(config, f"spec.config[{number}]")
     name = spec.get("extendedResourceName")
     if name is not None and not names.is_extended_resource(name):
         yield problems.invalid("spec.extendedResourceName", name, "must be a valid extended resource name")

@@ -1,4 +1,4 @@
-"""The requestPolicy of a capacity: which amounts claims may ask for."""
+"""The requestPolicy of a capacity: which amounts claims may request."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -13,7 +13,7 @@ _CHOICES: Final = 10
 
 
 def check_policy(capacity: JsonObject, path: str, *, is_shared: bool) -> Iterator[Problem]:
-    """What is wrong with a capacity's policy; values that are no multiples of the step are right for the API server."""
+    """What is wrong with a capacity's policy; the API server accepts a value that is not a multiple of the step."""
     policy = capacity.get("requestPolicy")
     if policy is None:
         return
@@ -39,7 +39,7 @@ def _check_choices(default: str | None, choices: list[str], value: str, path: st
     if len(choices) > _CHOICES:
         yield problems.too_many(here, len(choices), _CHOICES)
     else:
-        amounts = [_number(one) for one in choices]
+        amounts = [_number(choice) for choice in choices]
         for number, amount in enumerate(amounts):
             if amount in amounts[:number]:
                 yield problems.duplicate(f"{here}[{number}]", choices[number])
@@ -85,7 +85,7 @@ def _check_step(
         detail = f"one step {one_step} is larger than capacity value: {value}"
         yield problems.invalid(f"{here}.step", step, detail)
     for amount in (default, most):
-        # a step of 0 makes the real API server fail; here it fits nothing but the minimum
+        # a step of 0 makes a real API server fail; here only the minimum fits it
         if amount is not None and not _fits(_number(amount) - _number(least), _number(step)):
             detail = f"value is not a multiple of a given step ({step}) from ({least})"
             yield problems.invalid(f"{here}.step", amount, detail)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds import problems
+from dracpu_sandbox.apiserver.kinds.checking import duplicates
 from dracpu_sandbox.apiserver.kinds.model import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
@@ -16,7 +17,6 @@ _OPAQUE_BYTES: Final = 10240
 _NO_SUCH_REQUEST: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 )
-TAINT_EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 
 
 def with_defaults(spec: JsonObject) -> JsonObject:
@@ -53,7 +53,7 @@ def check(spec: JsonObject, path: str) -> Iterator[Problem]:
     known = set(request_names(spec))
     here = f"{path}.devices"
     yield from limited(f"{here}.requests", requests, _LIMIT)
-    yield from unique(f"{here}.requests", [one.get("name", "") for one in requests])
+    yield from duplicates(f"{here}.requests", [request["name"] for request in requests])
     for number, request in enumerate(requests[:_LIMIT]):
         yield from _request(request, f"{here}.requests[{number}]")
     constraints = devices.get("constraints") or []
@@ -62,70 +62,52 @@ def check(spec: JsonObject, path: str) -> Iterator[Problem]:
         yield from _constraint(constraint, f"{here}.constraints[{number}]", known)
     configs = devices.get("config") or []
     yield from limited(f"{here}.config", configs, _LIMIT)
-    for number, one in enumerate(configs):
-        yield from _named_requests(one, f"{here}.config[{number}]", known)
-        yield from config(one, f"{here}.config[{number}]")
+    for number, parameters in enumerate(configs):
+        yield from _named_requests(parameters, f"{here}.config[{number}]", known)
+        yield from config(parameters, f"{here}.config[{number}]")
 
 
 def request_names(spec: JsonObject) -> Iterator[str]:
-    """What may be written where a request is meant: main, main/sub."""
+    """The names by which requests are referred to: main, main/sub."""
     for request in (spec.get("devices") or {}).get("requests") or ():
-        yield request.get("name", "")
+        yield request["name"]
         for sub in request.get("firstAvailable") or ():
-            yield f"{request.get('name', '')}/{sub.get('name', '')}"
+            yield f"{request['name']}/{sub['name']}"
 
 
 def _request(request: JsonObject, path: str) -> Iterator[Problem]:
-    yield from names.label(f"{path}.name", request.get("name", ""))
+    yield from names.label(f"{path}.name", request["name"])
     exactly: JsonObject | None = request.get("exactly")
     first: list[JsonObject] = request.get("firstAvailable") or []
-    one_of = "exactly one of `exactly` or `firstAvailable` is required"
-    if exactly is None and not first:
-        yield problems.required(path, one_of)
-    elif exactly is not None and first:
-        yield problems.invalid(path, None, f"{one_of}, but multiple fields are set")
+    if (exactly is None) == (not first):
+        yield problems.required(path, "exactly one of `exactly` or `firstAvailable` is required")
     elif exactly is not None:
         yield from _exact(exactly, f"{path}.exactly")
     else:
         yield from limited(f"{path}.firstAvailable", first, _SUB_REQUESTS)
-        yield from unique(f"{path}.firstAvailable", [one.get("name", "") for one in first])
+        yield from duplicates(f"{path}.firstAvailable", [sub["name"] for sub in first])
         for number, sub in enumerate(first[:_SUB_REQUESTS]):
-            yield from names.label(f"{path}.firstAvailable[{number}].name", sub.get("name", ""))
+            yield from names.label(f"{path}.firstAvailable[{number}].name", sub["name"])
             yield from _exact(sub, f"{path}.firstAvailable[{number}]")
 
 
 def _exact(exact: JsonObject, path: str) -> Iterator[Problem]:
-    yield from names.required_subdomain(f"{path}.deviceClassName", exact.get("deviceClassName"))
+    yield from names.subdomain(f"{path}.deviceClassName", exact["deviceClassName"])
     yield from selectors(exact.get("selectors") or [], f"{path}.selectors")
+    if exact.get("adminAccess"):
+        yield problems.forbidden(f"{path}.adminAccess", "the sandbox does not support admin access")
     count = exact.get("count", 0)
-    match exact["allocationMode"]:
-        case "All":
-            if count:
-                detail = "must not be specified when allocationMode is 'All'"
-                yield problems.invalid(f"{path}.count", count, detail)
-        case "ExactCount":
-            if count <= 0:
-                yield problems.invalid(f"{path}.count", count, "must be greater than zero")
-        case other:
-            yield problems.unsupported(f"{path}.allocationMode", other, ("All", "ExactCount"))
-    tolerations = exact.get("tolerations") or []
-    for number, toleration in enumerate(tolerations):
-        yield from _toleration(toleration, f"{path}.tolerations[{number}]")
-
-
-def _toleration(toleration: JsonObject, path: str) -> Iterator[Problem]:
-    if toleration.get("key"):
-        yield from names.qualified(f"{path}.key", toleration["key"])
-    match toleration["operator"]:
-        case "Exists":
-            if toleration.get("value"):
-                yield problems.invalid(f"{path}.value", toleration["value"], "must be empty for operator `Exists`")
-        case "Equal":
-            yield from names.label_value(f"{path}.value", toleration.get("value", ""))
-        case other:
-            yield problems.unsupported(f"{path}.operator", other, ("Equal", "Exists"))
-    if toleration.get("effect") and toleration["effect"] not in TAINT_EFFECTS:
-        yield problems.unsupported(f"{path}.effect", toleration["effect"], TAINT_EFFECTS)
+    if exact["allocationMode"] == "All" and count:
+        yield problems.invalid(f"{path}.count", count, "must not be set when allocationMode is 'All'")
+    elif exact["allocationMode"] == "ExactCount" and count <= 0:
+        yield problems.invalid(f"{path}.count", count, "must be greater than zero")
+    for number, toleration in enumerate(exact.get("tolerations") or ()):
+        here = f"{path}.tolerations[{number}]"
+        if toleration.get("key"):
+            yield from names.qualified(f"{here}.key", toleration["key"])
+        if toleration["operator"] == "Exists" and toleration.get("value"):
+            yield problems.invalid(f"{here}.value", toleration["value"], "must be empty for operator Exists")
+        yield from names.label_value(f"{here}.value", toleration.get("value", ""))
 
 
 def selectors(found: Sequence[JsonObject], path: str) -> Iterator[Problem]:
@@ -136,7 +118,7 @@ def selectors(found: Sequence[JsonObject], path: str) -> Iterator[Problem]:
         if "cel" not in selector:
             yield problems.required(here)
             continue
-        expression = selector["cel"].get("expression", "")
+        expression = selector["cel"]["expression"]
         if len(expression) > _OPAQUE_BYTES:
             yield problems.too_long(f"{here}.expression", _OPAQUE_BYTES)
             continue
@@ -152,17 +134,26 @@ def _constraint(constraint: JsonObject, path: str, known: set[str]) -> Iterator[
     for name in given:
         yield from names.qualified_identifier(f"{path}.{name}", constraint[name])
     if not given:
-        detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-        yield problems.required(path, detail)  # that is what the API server says when none is set
+        yield problems.required(path, "exactly one of `matchAttribute` or `distinctAttribute` is required")
 
 
 def _named_requests(holder: JsonObject, path: str, known: set[str]) -> Iterator[Problem]:
     wanted = holder.get("requests") or []
     yield from limited(f"{path}.requests", wanted, _LIMIT)
-    yield from unique(f"{path}.requests", wanted)
+    yield from duplicates(f"{path}.requests", wanted)
+    yield from known_requests(wanted, f"{path}.requests", known)
+
+
+def known_requests(wanted: Sequence[str], path: str, known: set[str]) -> Iterator[Problem]:
+    """The names of requests that the claim does not have."""
     for number, name in enumerate(wanted):
-        if name not in known:
-            yield problems.invalid(f"{path}.requests[{number}]", name, _NO_SUCH_REQUEST)
+        yield from known_request(name, f"{path}[{number}]", known)
+
+
+def known_request(name: str, path: str, known: set[str]) -> Iterator[Problem]:
+    """A request that is named is one that the claim has."""
+    if name not in known:
+        yield problems.invalid(path, name, _NO_SUCH_REQUEST)
 
 
 def config(one: JsonObject, path: str) -> Iterator[Problem]:
@@ -170,35 +161,17 @@ def config(one: JsonObject, path: str) -> Iterator[Problem]:
     if "opaque" not in one:
         yield problems.required(f"{path}.opaque")
         return
-    opaque = one["opaque"]
-    yield from names.required_subdomain(f"{path}.opaque.driver", opaque.get("driver"), 63)
-    if "parameters" not in opaque:
-        yield problems.required(f"{path}.opaque.parameters")
-    else:
-        yield from json_object(f"{path}.opaque.parameters", opaque["parameters"])
+    yield from names.driver(f"{path}.opaque.driver", one["opaque"]["driver"])
+    yield from limited_json(f"{path}.opaque.parameters", one["opaque"]["parameters"])
 
 
-def json_object(field: str, value: Any) -> Iterator[Problem]:
-    """Free JSON that must be an object, and not too long."""
+def limited_json(field: str, value: Any) -> Iterator[Problem]:
+    """Free JSON is not too long."""
     if len(json.dumps(value, separators=(",", ":"))) > _OPAQUE_BYTES:
         yield problems.too_long(field, _OPAQUE_BYTES)
-    elif not isinstance(value, dict):
-        yield problems.invalid(field, "<value omitted>", "must be a valid JSON object")
 
 
 def limited(field: str, items: Sequence[Any], limit: int) -> Iterator[Problem]:
-    """Whether a list is too long."""
+    """A list is not too long."""
     if len(items) > limit:
         yield problems.too_many(field, len(items), limit)
-
-
-def unique(field: str, keys: Sequence[Any]) -> Iterator[Problem]:
-    """Whether each item of a list has its own key."""
-    for number, key in enumerate(keys):
-        if key in keys[:number]:
-            yield problems.duplicate(f"{field}[{number}]", key)
-
-
-def no_such_request(field: str, name: str) -> Problem:
-    """A request is named that the claim has not."""
-    return problems.invalid(field, name, _NO_SUCH_REQUEST)

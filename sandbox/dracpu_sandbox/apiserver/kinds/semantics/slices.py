@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds import gates, problems
+from dracpu_sandbox.apiserver.kinds.checking import duplicates
 from dracpu_sandbox.apiserver.kinds.gates import Gates
 from dracpu_sandbox.apiserver.kinds.model import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
 from dracpu_sandbox.apiserver.kinds.semantics.policies import check_policy
-from dracpu_sandbox.apiserver.kinds.semantics.requests import TAINT_EFFECTS, limited, unique
+from dracpu_sandbox.apiserver.kinds.semantics.requests import limited
 
 _DEVICES: Final = 128
 _DEVICES_WITH_MORE: Final = 64  # of a slice in which any device has taints, consumed counters or lists as attributes
@@ -21,7 +22,7 @@ _COUNTER_SETS: Final = 8
 _COUNTERS: Final = 32
 _CONSUMED_SETS: Final = 2
 _TEXT_BYTES: Final = 64
-_SELECTIONS: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_OTHER_SELECTIONS: Final = ("nodeSelector", "allNodes", "perDeviceNodeSelection")  # of slices that are not of one node
 _LISTS: Final = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
 _VALUES: Final = ("int", "bool", "string", "version", *_LISTS)
 _SEMVER: Final = re.compile(
@@ -37,17 +38,17 @@ _GATED: Final = {  # gate -> fields of devices, of their capacities and of their
 
 def slice_with_defaults(item: JsonObject) -> JsonObject:
     """A slice with times on its taints."""
-    spec: JsonObject = item.get("spec") or {}
+    spec: JsonObject = item["spec"]
     filled = {name: value for name, value in spec.items() if name != "devices"}
     if spec.get("devices"):
-        filled["devices"] = [_device_with_defaults(one) for one in spec["devices"]]
+        filled["devices"] = [_device_with_defaults(device) for device in spec["devices"]]
     return {**item, "spec": filled}
 
 
 def _device_with_defaults(device: JsonObject) -> JsonObject:
     if not device.get("taints"):
         return device
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # whole seconds, as the API server's
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # the API server stores whole seconds
     return {**device, "taints": [{"timeAdded": now, **taint} for taint in device["taints"]]}
 
 
@@ -58,42 +59,42 @@ def gated_slice(item: JsonObject, on: Gates) -> JsonObject:
     if not off or not spec.get("devices"):
         return item
     dropped = tuple(frozenset(name for fields in off for name in fields[place]) for place in range(3))
-    return {**item, "spec": {**spec, "devices": [_gated_device(one, *dropped) for one in spec["devices"]]}}
+    return {**item, "spec": {**spec, "devices": [_gated_device(device, *dropped) for device in spec["devices"]]}}
 
 
 def _gated_device(
     device: JsonObject, own: frozenset[str], of_capacities: frozenset[str], of_attributes: frozenset[str]
 ) -> JsonObject:
-    left = _less(device, own)
+    left = _without(device, own)
     for holder, dropped in (("capacity", of_capacities), ("attributes", of_attributes)):
         if left.get(holder):
-            left[holder] = {name: _less(one, dropped) for name, one in left[holder].items()}
+            left[holder] = {name: _without(value, dropped) for name, value in left[holder].items()}
     return left
 
 
-def _less(one: JsonObject, dropped: frozenset[str]) -> JsonObject:
-    return {name: value for name, value in one.items() if name not in dropped}
+def _without(holder: JsonObject, dropped: frozenset[str]) -> JsonObject:
+    return {name: value for name, value in holder.items() if name not in dropped}
 
 
 def check_slice(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
     """What is wrong with a slice."""
     spec = item["spec"]
-    yield from names.required_subdomain("spec.driver", spec.get("driver"), 63)
-    yield from _pool(spec.get("pool") or {})
-    yield from _selection(spec)
+    yield from names.driver("spec.driver", spec["driver"])
+    yield from _pool(spec["pool"])
+    yield from _node(spec)
     devices, sets = spec.get("devices") or [], spec.get("sharedCounters") or []
     if devices and sets:
         yield problems.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
-    needs_more = any(one.get("taints") or one.get("consumesCounters") or _has_lists(one) for one in devices)
-    yield from limited("spec.devices", devices, _DEVICES_WITH_MORE if needs_more else _DEVICES)
-    if len(devices) <= _DEVICES:
-        yield from unique("spec.devices", [one.get("name", "") for one in devices])
-        for number, device in enumerate(devices):
-            yield from _device(device, f"spec.devices[{number}]")
+    limit = _DEVICES_WITH_MORE if any(map(_has_more, devices)) else _DEVICES
+    yield from limited("spec.devices", devices, limit)
+    yield from duplicates("spec.devices", [device["name"] for device in devices])
+    for number, device in enumerate(devices[:_DEVICES]):
+        yield from _device(device, f"spec.devices[{number}]")
     yield from limited("spec.sharedCounters", sets, _COUNTER_SETS)
-    yield from unique("spec.sharedCounters", [one.get("name", "") for one in sets])
-    for number, one in enumerate(sets[:_COUNTER_SETS]):
-        yield from _counter_set(one, f"spec.sharedCounters[{number}]")
+    yield from duplicates("spec.sharedCounters", [counter_set["name"] for counter_set in sets])
+    for number, counter_set in enumerate(sets[:_COUNTER_SETS]):
+        yield from names.label(f"spec.sharedCounters[{number}].name", counter_set["name"])
+        yield from _counters(counter_set, f"spec.sharedCounters[{number}]")
     if old is not None:
         yield from _changes(spec, old["spec"])
 
@@ -102,39 +103,33 @@ def _changes(spec: JsonObject, old: JsonObject) -> Iterator[Problem]:
     for name in ("driver", "nodeName"):
         if spec.get(name) != old.get(name):
             yield problems.invalid(f"spec.{name}", spec.get(name), "field is immutable")
-    pool = (spec.get("pool") or {}).get("name")
-    if pool != (old.get("pool") or {}).get("name"):
-        yield problems.invalid("spec.pool.name", pool, "field is immutable")
+    if spec["pool"]["name"] != old["pool"]["name"]:
+        yield problems.invalid("spec.pool.name", spec["pool"]["name"], "field is immutable")
 
 
 def _pool(pool: JsonObject) -> Iterator[Problem]:
-    name = pool.get("name")
-    if not name:
-        yield problems.required("spec.pool.name")
-    else:
-        for part in name.split("/"):
-            yield from names.subdomain("spec.pool.name", part)
-    if pool.get("resourceSliceCount", 0) <= 0:
-        value = pool.get("resourceSliceCount", 0)
-        yield problems.invalid("spec.pool.resourceSliceCount", value, "must be greater than zero")
-    if pool.get("generation", 0) < 0:
+    for part in pool["name"].split("/"):
+        yield from names.subdomain("spec.pool.name", part)
+    if pool["resourceSliceCount"] <= 0:
+        yield problems.invalid("spec.pool.resourceSliceCount", pool["resourceSliceCount"], "must be greater than zero")
+    if pool["generation"] < 0:
         yield problems.invalid("spec.pool.generation", pool["generation"], "must be greater than or equal to zero")
 
 
-def _selection(spec: JsonObject) -> Iterator[Problem]:
-    chosen = [f"`{name}`" for name in _SELECTIONS if spec.get(name)]
-    detail = f"exactly one of {', '.join(f'`{name}`' for name in _SELECTIONS)} is required"
-    if not chosen:
-        yield problems.required("spec", detail)
-    elif len(chosen) > 1:
-        told = "{" + ", ".join(chosen) + "}"
-        yield problems.invalid("spec", told, f"{detail}, but multiple fields are set")
-    if spec.get("nodeName"):
+def _node(spec: JsonObject) -> Iterator[Problem]:
+    others = [name for name in _OTHER_SELECTIONS if spec.get(name)]
+    if others:
+        yield problems.invalid(
+            "spec", others, "the sandbox supports only slices with a nodeName, and nothing beside it"
+        )
+    elif not spec.get("nodeName"):
+        yield problems.required("spec", f"exactly one of nodeName, {', '.join(_OTHER_SELECTIONS)} is required")
+    else:
         yield from names.subdomain("spec.nodeName", spec["nodeName"])
 
 
 def _device(device: JsonObject, path: str) -> Iterator[Problem]:
-    yield from names.label(f"{path}.name", device.get("name", ""))
+    yield from names.label(f"{path}.name", device["name"])
     attributes, capacities = device.get("attributes") or {}, device.get("capacity") or {}
     count = len(attributes) + len(capacities)
     if count > _PROPERTIES:
@@ -153,18 +148,16 @@ def _device(device: JsonObject, path: str) -> Iterator[Problem]:
         yield from _taint(taint, f"{path}.taints[{number}]")
     consumed = device.get("consumesCounters") or []
     yield from limited(f"{path}.consumesCounters", consumed, _CONSUMED_SETS)
-    yield from unique(f"{path}.consumesCounters", [one.get("counterSet", "") for one in consumed])
-    for number, one in enumerate(consumed[:_CONSUMED_SETS]):
+    yield from duplicates(f"{path}.consumesCounters", [consumption["counterSet"] for consumption in consumed])
+    for number, consumption in enumerate(consumed[:_CONSUMED_SETS]):
         here = f"{path}.consumesCounters[{number}]"
-        if not one.get("counterSet"):
-            yield problems.required(f"{here}.counterSet")
-        else:
-            yield from names.label(f"{here}.counterSet", one["counterSet"])
-        yield from _counters(one, here)
+        yield from names.label(f"{here}.counterSet", consumption["counterSet"])
+        yield from _counters(consumption, here)
 
 
-def _has_lists(device: JsonObject) -> bool:
-    return any(_LISTS.keys() & value.keys() for value in (device.get("attributes") or {}).values())
+def _has_more(device: JsonObject) -> bool:
+    has_lists = any(_LISTS.keys() & value.keys() for value in (device.get("attributes") or {}).values())
+    return bool(has_lists or device.get("taints") or device.get("consumesCounters"))
 
 
 def _attribute(value: JsonObject, path: str) -> Iterator[Problem]:
@@ -175,12 +168,12 @@ def _attribute(value: JsonObject, path: str) -> Iterator[Problem]:
         if name not in _LISTS:
             yield from _text(name, value[name], f"{path}.{name}")
             continue
-        for number, one in enumerate(value[name]):
-            yield from _text(_LISTS[name], one, f"{path}.{name}[{number}]")
+        for number, item in enumerate(value[name]):
+            yield from _text(_LISTS[name], item, f"{path}.{name}[{number}]")
 
 
 def _text(kind: str, value: Any, path: str) -> Iterator[Problem]:
-    """What is wrong with one value of an attribute; numbers and truths are always right."""
+    """What is wrong with one value of an attribute; numbers and booleans are always right."""
     if kind == "version" and not _SEMVER.fullmatch(value):
         yield problems.invalid(path, value, "must be a string compatible with semver.org spec 2.0.0")
     if kind in {"string", "version"} and len(value.encode()) > _TEXT_BYTES:
@@ -188,25 +181,12 @@ def _text(kind: str, value: Any, path: str) -> Iterator[Problem]:
 
 
 def _taint(taint: JsonObject, path: str) -> Iterator[Problem]:
-    yield from names.qualified(f"{path}.key", taint.get("key", ""))
-    if taint.get("value"):
-        yield from names.label_value(f"{path}.value", taint["value"])
-    if not taint.get("effect"):
-        yield problems.required(f"{path}.effect")
-    elif taint["effect"] not in TAINT_EFFECTS:
-        yield problems.unsupported(f"{path}.effect", taint["effect"], TAINT_EFFECTS)
-
-
-def _counter_set(one: JsonObject, path: str) -> Iterator[Problem]:
-    if not one.get("name"):
-        yield problems.required(f"{path}.name")
-    else:
-        yield from names.label(f"{path}.name", one["name"])
-    yield from _counters(one, path)
+    yield from names.qualified(f"{path}.key", taint["key"])
+    yield from names.label_value(f"{path}.value", taint.get("value", ""))
 
 
 def _counters(holder: JsonObject, path: str) -> Iterator[Problem]:
-    counters: dict[str, Any] = holder.get("counters") or {}
+    counters: dict[str, Any] = holder["counters"]
     if not counters:
         yield problems.required(f"{path}.counters")
     yield from limited(f"{path}.counters", list(counters), _COUNTERS)

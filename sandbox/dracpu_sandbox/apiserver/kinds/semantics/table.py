@@ -1,58 +1,58 @@
-"""Which defaults and demands belong to which built-in kind."""
+"""Which defaults and rules belong to which kind, beyond what its schema says."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dracpu_sandbox.apiserver.kinds import definitioncheck, definitions
+from dracpu_sandbox.apiserver.kinds import definitions
 from dracpu_sandbox.apiserver.kinds.gates import Gates
 from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.problems import Problem
-from dracpu_sandbox.apiserver.kinds.semantics import claims, nulls, others, poddefaults, pods, slices
+from dracpu_sandbox.apiserver.kinds.semantics import claims, others, poddefaults, pods, slices
 
 Complete = Callable[[JsonObject], JsonObject]
 Gated = Callable[[JsonObject, Gates], JsonObject]
-Check = Callable[[JsonObject, JsonObject | None, str], Iterator[Problem]]
+Check = Callable[[JsonObject, JsonObject | None, str], Iterator[Problem]]  # new, old, subresource
 
 
-def _as_it_is(item: JsonObject) -> JsonObject:
+def _unchanged(item: JsonObject) -> JsonObject:
     return item
 
 
-def _all_of_it(item: JsonObject, gates: Gates) -> JsonObject:
+def _ungated(item: JsonObject, gates: Gates) -> JsonObject:
     return item
 
 
-def _nothing(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
+def _no_rules(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
     return iter(())
 
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """What is filled in of a kind's objects, what feature gates leave of them, and what is wrong with them then."""
+    """What is filled in of a kind's objects, what is wrong with them then, and what feature gates leave of them."""
 
-    complete: Complete = _as_it_is
-    check: Check = _nothing
-    gated: Gated = _all_of_it
+    complete: Complete = _unchanged
+    check: Check = _no_rules
+    gated: Gated = _ungated
 
 
 _NONE: Final = Semantics()
-_TABLE: Final[Mapping[tuple[str, str], Semantics]] = {
-    ("", "ConfigMap"): Semantics(check=others.check_config_map),
-    ("", "Event"): Semantics(nulls.core_event),
-    ("", "Namespace"): Semantics(others.namespace_with_defaults),
-    ("", "Node"): Semantics(others.node_with_defaults, others.check_node),
-    ("", "Pod"): Semantics(poddefaults.pod_with_defaults, pods.check_pod),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): Semantics(definitions.with_defaults, definitioncheck.check),
-    ("coordination.k8s.io", "Lease"): Semantics(check=others.check_lease),
-    ("events.k8s.io", "Event"): Semantics(nulls.event, others.check_event),
-    ("resource.k8s.io", "DeviceClass"): Semantics(check=claims.check_class),
-    ("resource.k8s.io", "ResourceClaim"): Semantics(claims.claim_with_defaults, claims.check_claim),
-    ("resource.k8s.io", "ResourceClaimTemplate"): Semantics(claims.template_with_defaults, claims.check_template),
-    ("resource.k8s.io", "ResourceSlice"): Semantics(slices.slice_with_defaults, slices.check_slice, slices.gated_slice),
+_TABLE: Final[Mapping[str, Semantics]] = {  # by resource
+    "configmaps": Semantics(check=others.check_config_map),
+    "events": Semantics(others.core_event_with_defaults),
+    "namespaces": Semantics(others.namespace_with_defaults),
+    "nodes": Semantics(others.node_with_defaults),
+    "pods": Semantics(poddefaults.pod_with_defaults, pods.check_pod),
+    "customresourcedefinitions.apiextensions.k8s.io": Semantics(definitions.with_defaults, definitions.check),
+    "leases.coordination.k8s.io": Semantics(check=others.check_lease),
+    "events.events.k8s.io": Semantics(others.event_with_defaults, others.check_event),
+    "deviceclasses.resource.k8s.io": Semantics(check=claims.check_class),
+    "resourceclaims.resource.k8s.io": Semantics(claims.claim_with_defaults, claims.check_claim),
+    "resourceclaimtemplates.resource.k8s.io": Semantics(claims.template_with_defaults, claims.check_template),
+    "resourceslices.resource.k8s.io": Semantics(slices.slice_with_defaults, slices.check_slice, slices.gated_slice),
 }
 
 
 def semantics_of(kind: Kind) -> Semantics:
-    """What belongs to a built-in kind."""
-    return _TABLE.get((kind.group, kind.kind), _NONE)
+    """What belongs to a kind; nothing, when it is custom."""
+    return _TABLE.get(kind.resource, _NONE)
