@@ -4,7 +4,8 @@ make record ARGS=v1.36.3        with the binaries in $KUBEBUILDER_ASSETS, or els
 
 It starts etcd and kube-apiserver on loopback and writes
 - sandbox/dracpu_sandbox/apiserver/kinds/builtin.json, the description of the built-in kinds (record_kinds.py),
-- tests/support/recorded/*.jsonl, the answers to the questions that these files hold.
+- tests/support/recorded/*.jsonl, the answers to the questions that these files hold,
+- tests/vectors, the answers of the kubelet's CPU manager (record_vectors.py, which needs Go).
 """
 
 import argparse
@@ -21,6 +22,8 @@ from typing import Any, Final
 import aiohttp
 import corpus_files
 import record_kinds
+import record_vectors
+from lab.errors import LabError
 from lab.paths import Paths
 from record_errors import RecordError
 from recorded_answers import FOLDER, Recorded, definitions, lines
@@ -184,8 +187,10 @@ def main() -> None:
     parser.add_argument("version", help="the version of Kubernetes, which the binaries have to have: v1.36.3")
     assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or Paths.default().bin).resolve()
     try:
-        asyncio.run(record(parser.parse_args().version, assets))
-    except (RecordError, SandboxError) as error:
+        version = parser.parse_args().version
+        asyncio.run(record(version, assets))
+        sys.stdout.write(f"tests/vectors: {record_vectors.record(version)} answers\n")
+    except (LabError, RecordError, SandboxError) as error:
         sys.exit(f"record: {error}")
 
 

@@ -138,20 +138,29 @@ def _build_in_module(paths: Paths, program: Program) -> None:
     version, linker = program.version, "-s -w"
     replaces: Mapping[str, str] = {}
     if program.module == "k8s.io/kubernetes":
-        replaces = _kubernetes_staging(version)
+        replaces = staging_of(kubernetes_module(version), version)
         linker = f"{linker} {_kubernetes_version_flags(version)}"
-    lines = [f"\t{module} => {module} {replacement}" for module, replacement in sorted(replaces.items())]
-    module_file = f"module lab\n\ngo 1.26.0\n\nrequire {program.module} {version}\n\nreplace (\n"
-    write_whole(folder / "go.mod", module_file + "\n".join(lines) + "\n)\n")
+    write_whole(folder / "go.mod", module_file(program.module, version, replaces))
     write_whole(folder / "tools.go", f'//go:build tools\n\npackage lab\n\nimport _ "{program.source}"\n')
     env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath"}
     run("go", "build", "-ldflags", linker, "-o", paths.bin / program.name, program.source, cwd=folder, env=env)
 
 
-def _kubernetes_staging(version: str) -> dict[str, str]:
-    """Kubernetes keeps its libraries in its own tree as v0.0.0; each is released as v0.<minor>.<patch>."""
+def module_file(module: str, version: str, replaces: Mapping[str, str]) -> str:
+    """The text of the go.mod of a module of ours that requires another one."""
+    lines = [f"\t{replaced} => {replaced} {replacement}" for replaced, replacement in sorted(replaces.items())]
+    return "\n".join([f"module lab\n\ngo 1.26.0\n\nrequire {module} {version}\n\nreplace (", *lines, ")\n"])
+
+
+def kubernetes_module(version: str) -> Path:
+    """The folder of the sources of Kubernetes, which Go fetches where they are missing."""
     found = json.loads(run("go", "mod", "download", "-json", f"k8s.io/kubernetes@{version}", cwd=Path("/")))
-    requires = (line.split() for line in Path(found["GoMod"]).read_text().splitlines())
+    return Path(found["Dir"])
+
+
+def staging_of(sources: Path, version: str) -> dict[str, str]:
+    """Kubernetes keeps its libraries in its own tree as v0.0.0; each is released as v0.<minor>.<patch>."""
+    requires = (line.split() for line in (sources / "go.mod").read_text().splitlines())
     released = "v0." + version.split(".", 1)[1]
     return {words[0]: released for words in requires if len(words) >= 2 and words[1] == "v0.0.0"}
 
