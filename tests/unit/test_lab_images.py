@@ -1,4 +1,4 @@
-"""The lab's archives are images as `docker save` writes them."""
+"""The lab writes archives of images in the format of `docker save`."""
 
 import hashlib
 import io
@@ -14,7 +14,7 @@ def members(archive: bytes) -> dict[str, bytes]:
         return {name: file.read() for name, file in files.items() if file}
 
 
-def test_every_name_and_digest_in_the_archive_is_that_of_its_content() -> None:
+def test_every_name_and_digest_in_an_archive_matches_its_content() -> None:
     commands = {"a:1": ["/a"], "b:1": ["/b", "x"]}
     content = members(docker_archive(b"layer", commands))
     manifest = json.loads(content["manifest.json"])

@@ -1,12 +1,13 @@
-"""The emulated machines and the command line that asks for them."""
+"""The lab's emulated machines, the names of its nodes, and its command line."""
 
 import pytest
 from lab.cli import main, parser
 from lab.errors import LabError
+from lab.network import node_number
 from lab.nodes import Machine
 
 
-def test_numa_nodes_share_cpus_and_memory_evenly_and_in_order() -> None:
+def test_cpus_and_memory_are_divided_evenly_and_in_order_among_numa_nodes() -> None:
     options = Machine(sockets=2, cores=4, threads=2, numa_nodes=4, memory_mib=4096).options()
     assert options[:4] == ["-smp", "16,sockets=2,cores=4,threads=2", "-m", "4096M"]
     numa = [value for value in options if value.startswith("node,")]
@@ -20,23 +21,33 @@ def test_numa_nodes_share_cpus_and_memory_evenly_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("machine", [Machine(numa_nodes=3), Machine(sockets=0), Machine(threads=-2)])
-def test_a_machine_that_cannot_be_is_refused(machine: Machine) -> None:
-    with pytest.raises(LabError, match="cannot be spread"):
+def test_an_impossible_machine_is_refused(machine: Machine) -> None:
+    with pytest.raises(LabError, match="cannot be divided into"):
         machine.validate()
 
 
-def test_the_command_line_asks_for_the_usual_machine_unless_told_otherwise() -> None:
+def test_the_number_of_a_node_is_read_from_its_name() -> None:
+    assert node_number("vm3") == 3
+
+
+@pytest.mark.parametrize("name", ["vm", "node-1", ""])
+def test_a_name_that_no_node_can_have_is_refused(name: str) -> None:
+    with pytest.raises(LabError, match="the names are vm1, vm2"):
+        node_number(name)
+
+
+def test_the_command_line_has_the_default_machine_as_its_default() -> None:
     options = parser().parse_args(["up"])
-    usual = Machine()
+    default = Machine()
     assert (options.sockets, options.cores, options.threads, options.numa_nodes, options.memory) == (
-        *(usual.sockets, usual.cores, usual.threads, usual.numa_nodes),
-        usual.memory_mib,
+        *(default.sockets, default.cores, default.threads, default.numa_nodes),
+        default.memory_mib,
     )
 
 
-def test_an_error_is_one_line_and_a_failing_exit_code(
+def test_an_error_of_the_lab_is_printed_as_one_line_with_exit_code_1(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["restart-node", "vm1"]) == 1
-    assert capfd.readouterr().err == "lab: there is no node vm1: none was started\n"
+    assert capfd.readouterr().err == "lab: there is no node vm1: start a cluster with `python -m lab up`\n"

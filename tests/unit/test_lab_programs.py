@@ -1,4 +1,4 @@
-"""Whether a program must be compiled again is read from the binary itself."""
+"""The lab reads from a binary whether its program must be compiled again."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ RUNC_INFO = f"""/lab/bin/runc: go1.26.8
 """
 
 
-def test_a_binary_of_the_wanted_version_and_settings_is_current() -> None:
+def test_a_binary_with_the_expected_version_and_settings_is_current() -> None:
     assert is_current(RUNC, parse_build_info(RUNC_INFO))
 
 
@@ -33,11 +33,11 @@ def test_a_binary_of_the_wanted_version_and_settings_is_current() -> None:
     ],
     ids=["version", "tags", "cgo", "module", "package"],
 )
-def test_a_binary_that_differs_in_anything_is_outdated(wanted: Program) -> None:
+def test_a_binary_with_any_other_property_is_outdated(wanted: Program) -> None:
     assert not is_current(wanted, parse_build_info(RUNC_INFO))
 
 
-def test_a_program_that_is_built_inside_our_own_module_is_known_by_its_dependency() -> None:
+def test_the_version_of_a_program_that_is_built_in_the_lab_s_module_is_that_of_the_dependency() -> None:
     etcd = next(program for program in PROGRAMS if program.name == "etcd")
     lines = (
         f"path\t{etcd.source}",

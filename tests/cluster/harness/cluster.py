@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lab.cluster import Lab
-from lab.host import exclusive, phase
+from lab.host import file_lock, timed
 from lab.nodes import Machine
 from lab.paths import Paths
 
@@ -112,7 +112,7 @@ def running_cluster() -> Iterator[Cluster]:
     upgrades the release when the chart is another.
     """
     lab = Lab(Paths.default())
-    with exclusive(lab.paths.root / "session.lock"), phase("the whole session"):
+    with file_lock(lab.paths.root / "session.lock"), timed("the whole session"):
         try:
             yield _bring_up(lab)
         finally:
@@ -125,18 +125,18 @@ def _bring_up(lab: Lab) -> Cluster:
     archives = []
     for component, repository in IMAGES.items():
         archives.append(lab.paths.images / f"{component}.tar")
-        with phase(f"the {component}'s image"):
+        with timed(f"the {component}'s image"):
             lab.image(PROJECT / f"Dockerfile.{component}", f"{repository}:{TAG}", archives[-1], PROJECT, {})
     if not (os.environ.get("LAB_REUSE") and lab.is_up_with(archives) and lab.nodes() == list(NODES)):
         lab.down()
-        with phase("cluster up"):
+        with timed("cluster up"):
             lab.up(len(NODES), Machine(), archives)
     kubectl = Kubectl(lab)
     cluster = Cluster(lab, kubectl, tuple(Node(kubectl, name) for name in NODES))
     try:
-        with phase("helm install"):
+        with timed("helm install"):
             install(lab, values(OPERATOR_NODE))
-        with phase("operator and agents Ready"):
+        with timed("operator and agents Ready"):
             cluster.edit()  # what an earlier session may have left
             eventually(cluster.assert_ready, within=180)
     except BaseException as error:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lab.cluster import Lab
 from lab.host import Argument, run
-from lab.network import inside
+from lab.network import network_command
 
 from harness.release import CHART, NAMESPACE, RELEASE
 
@@ -25,7 +25,7 @@ class Helm:
         """Returns what helm prints to both its outputs: the logs of hooks come on the second."""
         command = (self.lab.paths.bin / "helm", "--kubeconfig", self.lab.paths.kubeconfig, "--namespace", NAMESPACE)
         shell = ("sh", "-c", 'exec "$@" 2>&1', "sh")
-        return run(*inside(self.lab.paths, *shell, *command, *words), timeout=timeout)
+        return run(*network_command(self.lab.paths, *shell, *command, *words), timeout=timeout)
 
     def upgrade(self, *options: str, values: Mapping[str, Any] | None = None) -> str:
         """Upgrades our release; `values` change by their dotted names, the others stay."""

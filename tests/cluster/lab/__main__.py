@@ -1,4 +1,4 @@
-"""`python -m lab`."""
+"""Runs the command line of the lab: `python -m lab`."""
 
 import sys
 

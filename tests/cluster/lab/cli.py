@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.cluster import Lab
 from lab.errors import LabError
-from lab.host import say
+from lab.host import report
 from lab.nodes import Machine
 from lab.paths import Paths
 from lab.setup import check_machine, install_packages
@@ -16,28 +16,28 @@ Command = Callable[[Lab, argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; an error of the lab is one line, not a traceback."""
+    """Runs one command and returns its exit code. An error of the lab is printed as one line, without a traceback."""
     options = parser().parse_args(arguments)
     command: Command = options.command
     try:
         return command(Lab(Paths.default()), options)
     except LabError as error:
-        say(str(error))
+        report(str(error))
         return 1
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be asked of the lab."""
+    """Describes the commands and their options."""
     top = argparse.ArgumentParser(prog="python -m lab", description="A real Kubernetes cluster on one machine.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, command: Command, explain: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=explain, description=explain)
-        made.set_defaults(command=command)
-        return made
+    def add(name: str, command: Command, explanation: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=explanation, description=explanation)
+        added.set_defaults(command=command)
+        return added
 
     add("setup", _setup, "install the Debian packages that are missing")
-    add("build", _build, "make what is missing or outdated: programs, kernel, certificates, base image")
+    add("build", _build, "build what is missing or outdated: programs, kernel, certificates, base image")
 
     image = add("image", _image, "build a Dockerfile into an archive, without a registry")
     image.add_argument("dockerfile", type=Path)
@@ -46,31 +46,33 @@ def parser() -> argparse.ArgumentParser:
     image.add_argument("context", type=Path, nargs="?", default=Path())
     image.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")
 
-    usual = Machine()
-    up = add("up", _up, "start a fresh cluster and wait for its nodes")
+    default = Machine()
+    up = add("up", _up, "start a new cluster and wait until its nodes are Ready")
     up.add_argument(
-        "--image", type=Path, action="append", default=[], help="an archive that the nodes have from the start"
+        "--image", type=Path, action="append", default=[], help="an archive whose images every node has from the start"
     )
     up.add_argument("--nodes", type=int, default=1)
-    up.add_argument("--sockets", type=int, default=usual.sockets)
-    up.add_argument("--cores", type=int, default=usual.cores, help="of a socket")
-    up.add_argument("--threads", type=int, default=usual.threads, help="of a core")
-    up.add_argument("--numa-nodes", type=int, default=usual.numa_nodes)
-    up.add_argument("--memory", type=int, default=usual.memory_mib, help="of a node, in MiB", metavar="MIB")
-    up.add_argument("--append", default="", help='to the kernel command line, like "hugepagesz=2M hugepages=64"')
-    up.add_argument("--feature-gates", default="", help="of every component, like A=true,B=false")
+    up.add_argument("--sockets", type=int, default=default.sockets)
+    up.add_argument("--cores", type=int, default=default.cores, help="cores of a socket")
+    up.add_argument("--threads", type=int, default=default.threads, help="threads of a core")
+    up.add_argument("--numa-nodes", type=int, default=default.numa_nodes)
+    up.add_argument("--memory", type=int, default=default.memory_mib, help="memory of a node in MiB", metavar="MIB")
+    up.add_argument(
+        "--append", default="", help='words for the kernel command line, for example "hugepagesz=2M hugepages=64"'
+    )
+    up.add_argument("--feature-gates", default="", help="feature gates of every component, for example A=true,B=false")
 
-    add("down", _down, "stop everything that this lab started")
-    add("status", _status, "tell whether a cluster runs")
+    add("down", _down, "stop all processes that this lab started and remove its network")
+    add("status", _status, "report whether a cluster is running")
 
     run = add("run", _run, "run a command in the lab's network, with KUBECONFIG and the lab's programs")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
 
-    sh = add("sh", _sh, "run a line in a node's root shell; `killall kubelet` there restarts the kubelet")
+    sh = add("sh", _sh, "run a line in a node's root shell; for example, `killall kubelet` restarts the kubelet")
     sh.add_argument("node")
     sh.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
 
-    restart = add("restart-node", _restart_node, "power a node off and on again, its disk is kept")
+    restart = add("restart-node", _restart_node, "power a node off and on again; it keeps its disk")
     restart.add_argument("node")
     return top
 
@@ -89,7 +91,7 @@ def _build(lab: Lab, _: argparse.Namespace) -> int:
 def _image(lab: Lab, options: argparse.Namespace) -> int:
     arguments: list[str] = options.build_arg
     values = {name: value for name, _, value in (argument.partition("=") for argument in arguments)}
-    say(lab.image(options.dockerfile, options.tag, options.archive.resolve(), options.context, values))
+    report(lab.image(options.dockerfile, options.tag, options.archive.resolve(), options.context, values))
     return 0
 
 
@@ -104,7 +106,7 @@ def _up(lab: Lab, options: argparse.Namespace) -> int:
         feature_gates=options.feature_gates,
     )
     lab.up(options.nodes, machine, [archive.resolve() for archive in options.image])
-    say("the cluster is up: python -m lab run kubectl get nodes")
+    report("the cluster is up: python -m lab run kubectl get nodes")
     return 0
 
 
@@ -115,7 +117,7 @@ def _down(lab: Lab, _: argparse.Namespace) -> int:
 
 def _status(lab: Lab, _: argparse.Namespace) -> int:
     up = lab.is_up()
-    say(f"up, nodes: {' '.join(lab.nodes())}" if up else "down")
+    report(f"up, nodes: {' '.join(lab.nodes())}" if up else "down")
     return 0 if up else 1
 
 

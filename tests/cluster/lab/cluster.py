@@ -1,4 +1,4 @@
-"""What a person or a test does with the lab: build it, start it, use it, stop it."""
+"""The operations of the lab for people and tests: build it, start a cluster, use the cluster, stop it."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from lab import processes
 from lab.controlplane import API_SERVER, helm, kubectl, kubectl_command, start_api_server, start_control_plane
 from lab.disk import disk_recipe, make_disk
 from lab.errors import LabError, NotBuiltError
-from lab.host import exclusive, phase, run, say, wait_until, write_whole
+from lab.host import file_lock, report, run, timed, wait_until, write_whole
 from lab.images import base_image, build_image, busybox_archive
 from lab.kernel import fetch_kernel, make_initrd
-from lab.network import inside, make_network, remove_network
+from lab.network import make_network, network_command, remove_network
 from lab.nodes import Machine, node_shell, start_node
 from lab.paths import Paths
 from lab.pki import MAX_NODES, make_pki
@@ -28,20 +28,20 @@ CONTROL_PLANE: Final = ("etcd", API_SERVER, "controllers", "scheduler")
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """One lab. Commands that change it exclude one another."""
+    """One lab. A lock lets only one command at a time change it."""
 
     paths: Paths
 
     def build(self) -> None:
-        """Makes everything that is missing or outdated; does little when nothing is."""
+        """Builds everything that is missing or outdated; takes seconds when nothing is."""
         check_machine()
-        with exclusive(self._lock):
+        with file_lock(self._lock):
             self.paths.bin.mkdir(parents=True, exist_ok=True)
-            with phase("packages"):
+            with timed("packages"):
                 install_packages()
-            with phase("programs"):
+            with timed("programs"):
                 build_programs(self.paths)
-            with phase("kernel, certificates, base image"):
+            with timed("kernel, certificates, base image"):
                 fetch_kernel(self.paths)
                 make_pki(self.paths)
                 self.paths.machine.mkdir(exist_ok=True)
@@ -50,18 +50,18 @@ class Lab:
 
     def image(self, dockerfile: Path, tag: str, archive: Path, context: Path, arguments: dict[str, str]) -> str:
         """Builds a Dockerfile into an archive; returns the image's id."""
-        with exclusive(self._lock):
+        with file_lock(self._lock):
             return build_image(self.paths, dockerfile, tag, archive, context, arguments)
 
     def up(self, nodes: int, machine: Machine, images: Sequence[Path] = ()) -> None:
-        """Starts a cluster with an empty etcd and fresh nodes that have these images; returns when they are Ready."""
+        """Starts a cluster with an empty etcd and new nodes that have these images; returns when they are Ready."""
         if not 1 <= nodes <= MAX_NODES:
-            raise LabError(f"the lab runs 1 to {MAX_NODES} nodes, not {nodes}")
+            raise LabError(f"the lab can run 1 to {MAX_NODES} nodes, not {nodes}: choose a number in this range")
         contents = [busybox_archive(self.paths), *images]
-        with exclusive(self._lock):
+        with file_lock(self._lock):
             if processes.names(self.paths):
-                raise LabError("a cluster of this lab was not stopped: run `python -m lab down` first")
-            with phase("the nodes' disk"):
+                raise LabError("the previous cluster of this lab was not stopped: run `python -m lab down` first")
+            with timed("the nodes' disk"):
                 make_disk(self.paths, contents)
             self._disk_file.unlink(missing_ok=True)
             try:
@@ -71,7 +71,7 @@ class Lab:
                 for number in range(1, nodes + 1):
                     start_node(self.paths, f"vm{number}", machine, fresh_disk=True)
                 look = f"{self.paths.logs} and `python -m lab sh vm1 tail /var/log/kubelet.log`"
-                wait_until(f"{nodes} node(s)", lambda: self._ready_nodes() == nodes, 120 + 60 * nodes, look=look)
+                wait_until(f"{nodes} Ready node(s)", lambda: self._ready_nodes() == nodes, 120 + 60 * nodes, look=look)
             except BaseException:
                 if not os.environ.get("LAB_KEEP"):
                     self._stop()
@@ -79,21 +79,21 @@ class Lab:
             write_whole(self._disk_file, disk_recipe(self.paths, contents))
 
     def down(self) -> None:
-        """Stops everything that this lab started."""
-        with exclusive(self._lock):
+        """Stops all processes that this lab started and removes its network."""
+        with file_lock(self._lock):
             self._stop()
 
     def is_up(self) -> bool:
-        """True when the control plane runs."""
+        """Returns True when every component of the control plane is running."""
         return all(running(self.paths, name) for name in CONTROL_PLANE)
 
     def is_up_with(self, images: Sequence[Path]) -> bool:
-        """True when a cluster runs whose nodes were started from what a new cluster with these images would have."""
+        """Returns True when a cluster is running and a new one with these images would boot from an equal disk."""
         current = disk_recipe(self.paths, [busybox_archive(self.paths), *images])
         return self.is_up() and self._disk_file.exists() and self._disk_file.read_text() == current
 
     def nodes(self) -> list[str]:
-        """The nodes that were started."""
+        """Returns the names of the nodes that were started."""
         return [name for name in processes.names(self.paths) if name.startswith("vm")]
 
     def kubectl(self, *arguments: str, text: str | None = None, timeout: float = 60) -> str:
@@ -101,7 +101,7 @@ class Lab:
         return kubectl(self.paths, *arguments, text=text, timeout=timeout)
 
     def kubectl_command(self, *arguments: str) -> list[str]:
-        """The words of the same, for a kubectl that watches: who starts it ends it."""
+        """Returns the command line of a kubectl that keeps running, like a watch; the caller starts and ends it."""
         return kubectl_command(self.paths, *arguments)
 
     def helm(self, *arguments: str, timeout: float = 60) -> str:
@@ -113,35 +113,37 @@ class Lab:
         return node_shell(self.paths, node, line, timeout)
 
     def restart_node(self, node: str) -> None:
-        """Pulls a node's plug and powers it on again with its disk."""
-        with exclusive(self._lock):
+        """Cuts a node's power and boots it again from its disk."""
+        with file_lock(self._lock):
             if node not in self.nodes():
-                raise LabError(f"there is no node {node}: {', '.join(self.nodes()) or 'none'} was started")
+                started = ", ".join(self.nodes())
+                remedy = f"choose from {started}" if started else "start a cluster with `python -m lab up`"
+                raise LabError(f"there is no node {node}: {remedy}")
             processes.stop(self.paths, [node])
             start_node(self.paths, node, self._machine(), fresh_disk=False)
 
     def stop_api_server(self) -> None:
-        """Ends the API server: its clients find nobody at its address."""
-        with exclusive(self._lock):
+        """Stops the API server; connections to its address are refused from then on."""
+        with file_lock(self._lock):
             processes.stop(self.paths, [API_SERVER])
 
     def start_api_server(self) -> None:
-        """Starts the API server again, on the etcd that went on; returns when it serves."""
-        with exclusive(self._lock):
+        """Starts the API server again on the etcd that kept running; returns when it serves."""
+        with file_lock(self._lock):
             start_api_server(self.paths, self._machine().feature_gates, again=True)
 
     def run(self, command: Sequence[str]) -> int:
-        """Runs a command in the lab's network with KUBECONFIG set and the lab's programs on PATH."""
+        """Runs a command in the lab's network with KUBECONFIG set and the lab's programs on PATH; returns its code."""
         if not self.paths.kubeconfig.exists():
             raise NotBuiltError("the lab is not built: run `python -m lab build`")
         environment = {**os.environ, **self._environment(self.paths.kubeconfig)}
-        return subprocess.run(inside(self.paths, *command), env=environment, check=False).returncode
+        return subprocess.run(network_command(self.paths, *command), env=environment, check=False).returncode
 
     def script(self, lines: str, directory: Path, kubeconfig: Path) -> str:
-        """What the lines of a shell print, in the lab's network, as a person with the lab's programs types them."""
+        """Runs lines of shell in the lab's network, with its programs on PATH; returns what they print."""
         environment = (f"{name}={value}" for name, value in self._environment(kubeconfig).items())
         words = ("env", f"--chdir={directory}", *environment, "bash", "-euc", lines)
-        return run(*inside(self.paths, *words), timeout=300)
+        return run(*network_command(self.paths, *words), timeout=300)
 
     def _environment(self, kubeconfig: Path) -> dict[str, str]:
         return {"KUBECONFIG": str(kubeconfig), "PATH": f"{self.paths.bin}:{os.environ['PATH']}"}
@@ -156,7 +158,7 @@ class Lab:
     def _stop(self) -> None:
         names = processes.names(self.paths)
         if names:
-            say(f"stopping {' '.join(names)}")
+            report(f"stopping {' '.join(names)}")
         processes.stop(self.paths, names)
         remove_network(self.paths)
 

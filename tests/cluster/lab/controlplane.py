@@ -5,17 +5,17 @@ from typing import Final
 
 from lab.errors import LabError
 from lab.host import Argument, run, wait_until
-from lab.network import inside
+from lab.network import network_command
 from lab.paths import Paths
 from lab.pki import HOST_ADDRESS, component_kubeconfig
 from lab.processes import spawn
 
 ETCD: Final = "http://127.0.0.1:2379"
-API_SERVER: Final = "apiserver"  # the process's name in this lab
+API_SERVER: Final = "apiserver"  # the name of its process and its log in this lab
 
 
 def start_control_plane(paths: Paths, feature_gates: str) -> None:
-    """Starts everything on an empty etcd."""
+    """Starts all components on an empty etcd."""
     gates = _gates(feature_gates)
     _start_etcd(paths)
     start_api_server(paths, feature_gates)
@@ -24,8 +24,8 @@ def start_control_plane(paths: Paths, feature_gates: str) -> None:
 
 
 def kubectl_command(paths: Paths, *arguments: Argument) -> list[str]:
-    """The words of kubectl as the administrator, for one who starts it by himself."""
-    return inside(paths, paths.bin / "kubectl", "--kubeconfig", paths.kubeconfig, *arguments)
+    """Returns the command line of kubectl as the administrator, for a caller that starts the process itself."""
+    return network_command(paths, paths.bin / "kubectl", "--kubeconfig", paths.kubeconfig, *arguments)
 
 
 def kubectl(paths: Paths, *arguments: Argument, text: str | None = None, timeout: float = 60) -> str:
@@ -35,7 +35,7 @@ def kubectl(paths: Paths, *arguments: Argument, text: str | None = None, timeout
 
 def helm(paths: Paths, *arguments: Argument, timeout: float = 60) -> str:
     """Runs helm as the administrator."""
-    command = inside(paths, paths.bin / "helm", "--kubeconfig", paths.kubeconfig, *arguments)
+    command = network_command(paths, paths.bin / "helm", "--kubeconfig", paths.kubeconfig, *arguments)
     return run(*command, timeout=timeout)
 
 
@@ -61,7 +61,7 @@ def _start_etcd(paths: Paths) -> None:
 
 
 def start_api_server(paths: Paths, feature_gates: str, *, again: bool = False) -> None:
-    """Starts it on the etcd that runs, and waits until it serves."""
+    """Starts the API server on the running etcd and waits until it serves; `again` appends to its log."""
     pki = paths.pki
     options: dict[str, Argument] = {
         "--etcd-servers": ETCD,

@@ -1,7 +1,7 @@
-"""The disk that every node boots from: busybox, kubelet, containerd, runc and the images that its pods use.
+"""Makes the disk that every node boots from: busybox, kubelet, containerd, runc and the images that its pods use.
 
-Images are unpacked here, by the very containerd that runs in the node, because an emulated node needs minutes for what
-this host does in seconds.
+The images are unpacked on this host, with the containerd that the nodes run, because an emulated node needs minutes for
+what the host does in seconds.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import NotBuiltError
-from lab.host import run, say, wait_until, write_whole
+from lab.host import report, run, wait_until, write_whole
 from lab.kernel import BUSYBOX, kernel_version
 from lab.paths import Paths
 from lab.pki import kubeconfig, node_token
@@ -55,7 +55,7 @@ _KUBELET: Final = {
     "failSwapOn": False,
     "localStorageCapacityIsolation": False,
     "evictionHard": {"memory.available": "50Mi"},
-    "imageGCHighThresholdPercent": 100,  # nothing could pull a collected image again
+    "imageGCHighThresholdPercent": 100,  # keeps all images: there is no registry to pull one from again
     "resolvConf": "",
     "staticPodPath": "/etc/kubernetes/manifests",
     "nodeStatusUpdateFrequency": "5s",
@@ -63,17 +63,17 @@ _KUBELET: Final = {
 
 
 def disk_image(paths: Paths) -> Path:
-    """The disk that `up` copies for each node."""
+    """Returns the path of the disk that `up` copies for each node."""
     return paths.machine / "root.img"
 
 
 def make_disk(paths: Paths, images: Sequence[Path]) -> None:
-    """Makes the disk with these container images in it, when it is not there already."""
+    """Makes the disk with these container images, unless the disk that exists has an equal recipe."""
     recipe = disk_recipe(paths, images)
     stamp = paths.machine / "disk.recipe"
     if disk_image(paths).exists() and stamp.exists() and stamp.read_text() == recipe:
         return
-    say("making the nodes' disk")
+    report("making the nodes' disk")
     stamp.unlink(missing_ok=True)
     tree = paths.machine / "root"
     _make_tree(paths, tree)
@@ -87,7 +87,7 @@ def make_disk(paths: Paths, images: Sequence[Path]) -> None:
 
 
 def disk_recipe(paths: Paths, images: Iterable[Path]) -> str:
-    """A digest of all that goes into the disk: the same digest, the same disk."""
+    """Returns a digest of everything that goes into the disk: equal digests mean equal disks."""
     digest = hashlib.sha256(kernel_version(paths).encode())
     for name, text in sorted(_configuration(paths).items()):
         digest.update(f"{name}\0{text}\0".encode())
@@ -101,7 +101,7 @@ def disk_recipe(paths: Paths, images: Iterable[Path]) -> str:
 
 
 def _configuration(paths: Paths) -> dict[str, str]:
-    """Path on the node -> text, for every file that is not a program."""
+    """Returns the text of every file that is not a program, by its path on the node."""
     return {
         "sbin/init": (FILES / "node-init").read_text(),
         "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
@@ -144,12 +144,12 @@ def _make_tree(paths: Paths, tree: Path) -> None:
 
 
 def busybox_applets() -> list[str]:
-    """The names that busybox answers to."""
+    """Returns the names of the commands that busybox contains."""
     return [name for name in run(BUSYBOX, "--list").split() if name != "busybox"]
 
 
 def _unpack_images(paths: Paths, tree: Path, images: Iterable[Path]) -> None:
-    """Imports the archives with a containerd of our own whose store lies in the tree."""
+    """Imports the archives with a temporary containerd whose store is in the tree."""
     work = paths.machine / "unpack"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()

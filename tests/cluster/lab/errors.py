@@ -1,21 +1,21 @@
-"""What can go wrong in the lab; each message tells what to do or where to look."""
+"""The errors of the lab; each message says what to do or where to look."""
 
 
 class LabError(Exception):
-    """Base of every error that the lab raises."""
+    """The base class of all errors that the lab raises."""
 
 
 class CommandFailedError(LabError):
-    """A program ended with an error; the message ends with what it printed last."""
+    """A program failed; the message ends with the last part of its output."""
 
     def __init__(self, command: str, code: int, printed: str) -> None:
-        super().__init__(f"`{command}` ended with {code}: {printed.strip()[-2000:] or '(it printed nothing)'}")
+        super().__init__(f"`{command}` failed with exit code {code}: {printed.strip()[-2000:] or '(no output)'}")
         self.code = code
         self.printed = printed
 
 
 class NotReadyError(LabError):
-    """Something that was waited for did not happen in time."""
+    """The lab waited for something that did not happen in time."""
 
 
 class NotBuiltError(LabError):
@@ -23,4 +23,4 @@ class NotBuiltError(LabError):
 
 
 class UnsupportedMachineError(LabError):
-    """This machine cannot run the lab."""
+    """This host cannot run the lab."""

@@ -1,4 +1,4 @@
-"""Running programs on the host, waiting for things, and telling the person at the terminal what goes on."""
+"""Runs programs on the host, waits for conditions, writes files, and prints progress to the terminal."""
 
 import fcntl
 import os
@@ -15,20 +15,20 @@ from lab.errors import CommandFailedError, LabError, NotReadyError
 Argument = str | Path
 
 
-def say(text: str) -> None:
-    """Tells on standard error, so that the output of a wrapped command stays clean."""
+def report(text: str) -> None:
+    """Prints a line to standard error, so that standard output holds only the output of a command that the lab runs."""
     sys.stderr.write(f"lab: {text}\n")
     sys.stderr.flush()
 
 
 @contextmanager
-def phase(name: str) -> Iterator[None]:
-    """Prints how long a part took, also when it failed."""
+def timed(name: str) -> Iterator[None]:
+    """Prints how long the body took, also when it failed."""
     start = time.monotonic()
     try:
         yield
     finally:
-        say(f"{time.monotonic() - start:6.1f} s  {name}")
+        report(f"{time.monotonic() - start:6.1f} s  {name}")
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
     text: str | None = None,
     timeout: float = 3600,
 ) -> str:
-    """Runs a program, returns its standard output, and raises with what it printed when it fails.
+    """Runs a program and returns its standard output; when it fails, the CommandFailedError holds all its output.
 
     `env` is added to this process's environment; `text` is the program's standard input.
     """
@@ -56,38 +56,39 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise LabError(f"`{words[0]}` is not there: run `python -m lab setup` and `python -m lab build`") from error
+        remedy = "run `python -m lab setup` and `python -m lab build`"
+        raise LabError(f"the program `{words[0]}` was not found: {remedy}") from error
     except subprocess.TimeoutExpired as error:
-        raise NotReadyError(f"`{shlex.join(words)}` did not end within {timeout:.0f} s") from error
+        raise NotReadyError(f"`{shlex.join(words)}` was stopped: it did not end within {timeout:.0f} s") from error
     if done.returncode:
         raise CommandFailedError(shlex.join(words), done.returncode, done.stdout + done.stderr)
     return done.stdout
 
 
 def wait_until(what: str, ready: Callable[[], bool], seconds: float, *, look: str = "") -> None:
-    """Asks until the answer is yes; `look` says where to look when it never is."""
+    """Calls `ready` until it returns True; after `seconds` it raises an error that refers to `look` for details."""
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:
-            raise NotReadyError(f"{what} not ready after {seconds:.0f} s{look and f': see {look}'}")
+            raise NotReadyError(f"timed out after {seconds:.0f} s waiting for {what}{look and f': see {look}'}")
         time.sleep(0.2)
 
 
 @contextmanager
-def exclusive(lock: Path) -> Iterator[None]:
-    """One at a time: a second build or start waits for the first."""
+def file_lock(lock: Path) -> Iterator[None]:
+    """Holds a file lock during the body; a second command that wants the lock waits for the first."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another lab command is at work, waiting for it")
+            report("waiting for another lab command to finish")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def write_whole(path: Path, data: str | bytes) -> None:
-    """Writes a file so that a reader, or the next run after a crash, never finds half of it."""
+    """Replaces a file atomically, so that a reader, or the next run after a crash, never finds half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
     draft.write_bytes(data.encode() if isinstance(data, str) else data)
@@ -95,10 +96,10 @@ def write_whole(path: Path, data: str | bytes) -> None:
 
 
 def missing_packages(wanted: Sequence[str]) -> list[str]:
-    """The Debian packages of these that are not installed."""
+    """Returns those of the Debian packages that are not installed."""
     try:
         listed = run("dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n")
     except LabError as error:
-        raise LabError("the lab needs Debian or a distribution made from it (dpkg is not there)") from error
+        raise LabError("cannot run dpkg-query: the lab needs Debian or a distribution based on it") from error
     installed = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
     return [name for name in wanted if name not in installed]

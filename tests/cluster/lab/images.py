@@ -1,4 +1,4 @@
-"""Container images without a registry: busybox and pause from the host's busybox, and the project's own Dockerfiles."""
+"""Makes container images without a registry: busybox and pause from the host's busybox, others from Dockerfiles."""
 
 import hashlib
 import io
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.disk import busybox_applets
-from lab.host import Argument, run, say, write_whole
+from lab.host import Argument, report, run, write_whole
 from lab.kernel import BUSYBOX
 from lab.paths import Paths
 from lab.versions import BASE_PACKAGES, BASE_RELEASE
@@ -21,7 +21,7 @@ CERTIFICATES: Final = "/etc/ssl/certs"
 
 
 def busybox_archive(paths: Paths) -> Path:
-    """An archive with the images of the pods' sandboxes and of the tests' containers."""
+    """Returns an archive with the images of the pods' sandboxes and of the tests' containers; makes it if needed."""
     archive = paths.images / "busybox.tar"
     if not archive.exists() or archive.stat().st_mtime < BUSYBOX.stat().st_mtime:
         commands = {PAUSE_IMAGE: ["/bin/sleep", "2147483647"], BUSYBOX_IMAGE: ["/bin/sh"]}
@@ -30,7 +30,7 @@ def busybox_archive(paths: Paths) -> Path:
 
 
 def docker_archive(layer: bytes, commands: Mapping[str, list[str]]) -> bytes:
-    """Images of one common layer, as `docker save` writes them: tag -> command."""
+    """Returns an archive as `docker save` writes it: one image for each tag and its command, all of one layer."""
     digest = hashlib.sha256(layer).hexdigest()
     files = {f"{digest}.tar": layer}
     manifest = []
@@ -76,12 +76,12 @@ def _tar(entries: Mapping[str, tuple[tarfile.TarInfo, bytes]]) -> bytes:
 
 
 def base_image(paths: Paths) -> str:
-    """The tag of the image that stands in for python:3.13-slim, made with debootstrap when it is missing."""
+    """Returns the tag of the image that replaces python:3.13-slim; makes it with debootstrap if it is missing."""
     content = f"{BASE_RELEASE} {' '.join(BASE_PACKAGES)}"
     tag = f"localhost/python-base:{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     if _image_id(paths, tag):
         return tag
-    say(f"making the base image: Debian {content}")
+    report(f"making the base image: Debian {content}")
     tree = paths.root / "base"
     shutil.rmtree(tree, ignore_errors=True)
     include = f"--include={','.join(BASE_PACKAGES)}"
@@ -98,11 +98,11 @@ def build_image(
 ) -> str:
     """Builds a Dockerfile on the base image into an archive; returns the image's id.
 
-    An image that did not change leaves its archive untouched, so that what was made from the archive stays valid.
+    The archive is written only when the image has changed, so that a disk made from the archive stays current.
     """
     values = {"BASE": base_image(paths), **(arguments or {})}
     words = [word for name, value in values.items() for word in ("--build-arg", f"{name}={value}")]
-    # the host's certificates: the base image does not know an authority that only this network has
+    # the base image lacks the certificate of an authority that only this network uses; the host has it
     volume = ("--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro")
     source = ("--file", dockerfile, "--tag", tag, context)
     _buildah(paths, "bud", "--layers", "--network", "host", *volume, *words, *source)
@@ -124,6 +124,6 @@ def _image_id(paths: Paths, tag: str) -> str:
 
 
 def _buildah(paths: Paths, *arguments: Argument) -> str:
-    """chroot isolation needs no container engine and works inside a container as well."""
+    """Runs buildah with chroot isolation, which needs no container engine and works inside a container, too."""
     storage = ("--root", paths.storage, "--runroot", paths.storage / "run", "--storage-driver", "overlay")
     return run("buildah", *storage, *arguments, env={"BUILDAH_ISOLATION": "chroot"})

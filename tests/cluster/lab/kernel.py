@@ -1,17 +1,17 @@
-"""The nodes' kernel, from Debian's package, and the small initrd that finds the node's disk."""
+"""Provides the nodes' kernel, from Debian's package, and a small initrd that mounts the node's disk."""
 
 import shutil
 from pathlib import Path
 from typing import Final
 
 from lab.errors import LabError, NotBuiltError
-from lab.host import run, say
+from lab.host import report, run
 from lab.paths import Paths
 from lab.versions import KERNEL_PACKAGE
 
 BUSYBOX: Final = Path("/bin/busybox")
 
-# in the order in which they are loaded; one that the kernel has built in is not in the package
+# in loading order; the package has no file for a driver that is built into the kernel
 INITRD_MODULES: Final = (
     "virtio/virtio_ring",
     "virtio/virtio",
@@ -23,10 +23,10 @@ INITRD_MODULES: Final = (
 
 
 def kernel_version(paths: Paths) -> str:
-    """The version of the unpacked kernel, which also names its folder of modules."""
+    """Returns the version of the unpacked kernel, which is also the name of its folder of modules."""
     images = _kernel_images(paths)
     if not images:
-        raise NotBuiltError("there is no kernel for the nodes: run `python -m lab build`")
+        raise NotBuiltError("the nodes' kernel is missing: run `python -m lab build`")
     return images[-1].name.removeprefix("vmlinuz-")
 
 
@@ -36,36 +36,36 @@ def _kernel_images(paths: Paths) -> list[Path]:
 
 
 def kernel_image(paths: Paths) -> Path:
-    """The file to boot."""
+    """Returns the path of the kernel that the nodes boot."""
     return paths.kernel / "boot" / f"vmlinuz-{kernel_version(paths)}"
 
 
 def initrd(paths: Paths) -> Path:
-    """The initrd, named by the kernel whose modules it carries."""
+    """Returns the path of the initrd, which is named after the kernel whose modules it contains."""
     return paths.machine / f"initrd-{kernel_version(paths)}.gz"
 
 
 def fetch_kernel(paths: Paths) -> None:
-    """Downloads and unpacks the package when it is not there; it is never installed on the host."""
+    """Downloads and unpacks the kernel's package if it is missing, without installing it on the host."""
     if _kernel_images(paths):
         return
-    say(f"fetching {KERNEL_PACKAGE}")
+    report(f"fetching {KERNEL_PACKAGE}")
     folder = paths.kernel.parent
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # the named package is an empty one that depends on the current build
+    # KERNEL_PACKAGE is empty and depends on the package of the current build
     depends = run("apt-cache", "depends", KERNEL_PACKAGE).split()
     builds = [word for word in depends if word.startswith("linux-image-") and word != KERNEL_PACKAGE]
     if not builds:
-        raise LabError(f"apt knows no build of {KERNEL_PACKAGE}: run `apt-get update`")
-    run("apt-get", "-o", "APT::Sandbox::User=root", "download", builds[0], cwd=folder)  # the folder is root's
+        raise LabError(f"apt lists no build of {KERNEL_PACKAGE}: run `apt-get update`")
+    run("apt-get", "-o", "APT::Sandbox::User=root", "download", builds[0], cwd=folder)  # root owns the folder
     unpacked = folder / "unpacking"
     run("dpkg-deb", "--extract", next(folder.glob("*.deb")), unpacked)
     unpacked.rename(paths.kernel)
 
 
 def make_initrd(paths: Paths) -> None:
-    """Loads what is needed to see the disk, mounts it and hands over to its init."""
+    """Makes an initrd that loads the disk's drivers, mounts the disk and starts the init program on it."""
     if initrd(paths).exists():
         return
     tree = paths.machine / "initrd"

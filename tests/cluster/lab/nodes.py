@@ -1,4 +1,4 @@
-"""The emulated nodes: starting one, and a root shell in it."""
+"""Starts emulated nodes and runs commands in their root shells."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ from lab.disk import disk_image
 from lab.errors import CommandFailedError, LabError, NotBuiltError
 from lab.host import run
 from lab.kernel import BUSYBOX, initrd, kernel_image
-from lab.network import inside, node_address, node_number, pod_range
+from lab.network import network_command, node_address, node_number, pod_range
 from lab.paths import Paths
 from lab.pki import HOST_ADDRESS
 from lab.processes import spawn
@@ -18,11 +18,11 @@ _END: Final = "__end_of_output__"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a node looks like to its kernel."""
+    """The hardware of a node as its kernel sees it, and options of its kernel and kubelet."""
 
     sockets: int = 2
-    cores: int = 2  # of a socket
-    threads: int = 2  # of a core
+    cores: int = 2  # in each socket
+    threads: int = 2  # in each core
     numa_nodes: int = 2
     memory_mib: int = 3072
     append: str = ""  # added to the kernel's command line
@@ -30,16 +30,18 @@ class Machine:
 
     @property
     def cpus(self) -> int:
-        """All logical CPUs."""
+        """The number of logical CPUs."""
         return self.sockets * self.cores * self.threads
 
     def validate(self) -> None:
-        """Refuses what QEMU would refuse in a log file."""
+        """Refuses a machine that QEMU would refuse too, but only with a line in a log file."""
         if min(self.sockets, self.cores, self.threads, self.numa_nodes) < 1 or self.cpus % self.numa_nodes:
-            raise LabError(f"{self.cpus} CPUs cannot be spread over {self.numa_nodes} NUMA nodes evenly")
+            numbers = f"{self.sockets} sockets x {self.cores} cores x {self.threads} threads"
+            remedy = "every number must be at least 1, and every NUMA node needs the same number of CPUs"
+            raise LabError(f"{numbers} cannot be divided into {self.numa_nodes} NUMA nodes: {remedy}")
 
     def options(self) -> list[str]:
-        """QEMU's description of it: NUMA node n has the n-th share of the CPUs, in their order."""
+        """Returns the options of QEMU for the machine: NUMA node n has the n-th share of the CPUs, in their order."""
         share, memory = self.cpus // self.numa_nodes, self.memory_mib // self.numa_nodes
         shape = f"{self.cpus},sockets={self.sockets},cores={self.cores},threads={self.threads}"
         options = ["-smp", shape, "-m", f"{memory * self.numa_nodes}M"]
@@ -51,12 +53,12 @@ class Machine:
 
 
 def start_node(paths: Paths, node: str, machine: Machine, *, fresh_disk: bool) -> None:
-    """Powers a node on, with a new disk or with the one that it had."""
+    """Boots a node from a new disk, or from the disk that it had before."""
     machine.validate()
     disk = paths.machine / f"{node}.img"
     if fresh_disk:
         if not disk_image(paths).exists():
-            raise NotBuiltError("the nodes have no disk: run `python -m lab build`")
+            raise NotBuiltError("the nodes' disk is missing: run `python -m lab up`, which makes it")
         run("cp", "--sparse=always", disk_image(paths), disk)
     number = node_number(node)
     words = {
@@ -85,12 +87,13 @@ def start_node(paths: Paths, node: str, machine: Machine, *, fresh_disk: bool) -
 
 
 def node_shell(paths: Paths, node: str, line: str, timeout: float = 60) -> str:
-    """Runs a line in the node's root shell and returns what it printed to both its outputs."""
+    """Runs a line in the node's root shell and returns its standard output and standard error."""
     script = f"exec 2>&1\n{line}\necho {_END}$?\nexit\n"
-    command = inside(paths, BUSYBOX, "nc", node_address(node_number(node)), SHELL_PORT)
+    command = network_command(paths, BUSYBOX, "nc", node_address(node_number(node)), SHELL_PORT)
     printed, mark, code = run(*command, text=script, timeout=timeout).rpartition(_END)
     if not mark:
-        raise LabError(f"{node} did not finish `{line}`: it printed {code!r}")
+        look = f"the node may have stopped, see {paths.logs}/{node}.console"
+        raise LabError(f"`{line}` did not finish on {node}, after the output {code!r}: {look}")
     if int(code):
         raise CommandFailedError(f"{node}: {line}", int(code), printed)
     return printed

@@ -1,4 +1,4 @@
-"""Where the lab keeps its files, and the name of its network."""
+"""The paths of the lab's files and the name of its network namespace."""
 
 import hashlib
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The layout below the lab's directory. Labs in different directories do not meet."""
+    """The layout of the lab's directory. Labs in different directories do not affect one another."""
 
     root: Path
 
     @classmethod
     def default(cls) -> "Paths":
-        """The lab of this user."""
+        """Returns the paths of this user's lab."""
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return cls(Path(cache) / "dra-cpu-operator" / "lab")
 
@@ -30,7 +30,7 @@ class Paths:
 
     @property
     def modules(self) -> Path:
-        """One Go module per program that cannot be installed by its name alone."""
+        """Go modules for the programs that `go install` refuses to build."""
         return self.root / "mod"
 
     @property
@@ -65,15 +65,15 @@ class Paths:
 
     @property
     def logs(self) -> Path:
-        """What the control plane and the nodes' consoles print."""
+        """The output of the control plane and of the nodes' consoles."""
         return self.root / "log"
 
     @property
     def pids(self) -> Path:
-        """One file per process that the lab started."""
+        """One file for each process that the lab started."""
         return self.root / "pids"
 
     @property
     def namespace(self) -> str:
-        """The network namespace; named by the directory so that two labs on one machine keep apart."""
+        """The name of the network namespace; it depends on the directory, so that two labs do not share one."""
         return f"dralab-{hashlib.sha256(str(self.root).encode()).hexdigest()[:6]}"

@@ -1,4 +1,4 @@
-"""Certificates, tokens and kubeconfigs of the lab: made once, worth nothing outside its network."""
+"""Makes the certificates, tokens and kubeconfigs of the lab. They are of no use outside its network."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Final
 from lab.host import run, write_whole
 from lab.paths import Paths
 
-SERVICE_ADDRESS: Final = "10.96.0.1"  # `kubernetes.default.svc`; also where nodes and components find the API server
+SERVICE_ADDRESS: Final = "10.96.0.1"  # of `kubernetes.default.svc`; nodes and components use it for the API server
 HOST_ADDRESS: Final = "192.168.77.1"
 MAX_NODES: Final = 9
 
-# as kubeadm makes them; Python 3.13 refuses an authority without key usage
+# equal to what kubeadm makes; Python 3.13 refuses an authority without key usage
 _AUTHORITY: Final = ("keyUsage=critical,digitalSignature,keyEncipherment,keyCertSign",)
 _SIGNED: Final = (
     "authorityKeyIdentifier=keyid",
@@ -37,17 +37,17 @@ _COMPONENTS: Final = (
 
 
 def component_kubeconfig(paths: Paths, component: str) -> Path:
-    """The kubeconfig of `admin`, `scheduler` or `controllers`."""
+    """Returns the path of the kubeconfig of `admin`, `scheduler` or `controllers`."""
     return paths.control_plane / f"{component}.kubeconfig"
 
 
 def node_token(node: str) -> str:
-    """The bearer token of a node's kubelet; `@NODE@` in a template is replaced by the node itself."""
+    """Returns the bearer token of a node's kubelet; each node replaces `@NODE@` in a template by its own name."""
     return f"node-token-{node}"
 
 
 def kubeconfig(token: str, authority: Path) -> str:
-    """A kubeconfig as JSON, which is YAML too."""
+    """Returns a kubeconfig as JSON, which is also valid YAML."""
     cluster = {"server": f"https://{SERVICE_ADDRESS}", "certificate-authority": str(authority)}
     document = {
         "apiVersion": "v1",
@@ -61,7 +61,7 @@ def kubeconfig(token: str, authority: Path) -> str:
 
 
 def make_pki(paths: Paths) -> None:
-    """Makes certificates and keys when they are missing or of another recipe, and kubeconfigs and tokens always."""
+    """Makes certificates if they are missing or their recipe has changed; always writes tokens and kubeconfigs."""
     pki, stamp = paths.pki, paths.pki / "recipe"
     recipe = repr((_AUTHORITY, _SIGNED, _CERTIFICATES))
     if not stamp.exists() or stamp.read_text() != recipe:

@@ -1,7 +1,7 @@
-"""The programs of a cluster, compiled from their released sources.
+"""Compiles the programs of a cluster from their released sources.
 
-Whether one must be built again is asked of the program itself: Go writes into each binary which module, version and
-settings made it. So there are no stamps that could tell another story, and a half-written file counts as missing.
+Go writes into each binary its module, version and build settings. The build reads them to decide whether a program is
+outdated. So no separate record can disagree with the binary, and an incomplete file counts as missing.
 """
 
 import json
@@ -12,18 +12,18 @@ from typing import Final
 
 from lab import versions
 from lab.errors import CommandFailedError
-from lab.host import run, say, write_whole
+from lab.host import report, run, write_whole
 from lab.paths import Paths
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program: where its source is and how it is compiled."""
+    """One program, with the place of its source and the settings of its build."""
 
     name: str
     module: str
     version: str
-    package: str  # its folder below the module, "" for the module's root
+    package: str  # the folder of its main package in the module, "" for the module's root
     cgo: bool = False
     tags: tuple[str, ...] = ()
     replaced: bool = False  # the module's go.mod has replace directives, which `go install` refuses
@@ -69,7 +69,7 @@ PROGRAMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
-    """What a Go binary says of itself."""
+    """The build information that Go writes into a binary."""
 
     source: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)  # module -> version
@@ -92,7 +92,7 @@ def parse_build_info(text: str) -> BuildInfo:
 
 
 def is_current(program: Program, info: BuildInfo) -> bool:
-    """True when the binary is what a build of the program would make now."""
+    """Returns True when a build of the program would use the module, version and settings that the binary has."""
     return (
         info.source == program.source
         and info.modules.get(program.module) == program.version
@@ -102,14 +102,14 @@ def is_current(program: Program, info: BuildInfo) -> bool:
 
 
 def outdated(paths: Paths, programs: Sequence[Program] = PROGRAMS) -> list[Program]:
-    """The programs that are missing or of another version."""
+    """Returns the programs that are missing or were built from another version or with other settings."""
     return [program for program in programs if not is_current(program, _build_info(paths.bin / program.name))]
 
 
 def build_programs(paths: Paths) -> None:
     """Compiles what is outdated."""
     for program in outdated(paths):
-        say(f"building {program.name} {program.version}")
+        report(f"building {program.name} {program.version}")
         if program.replaced:
             _build_in_module(paths, program)
         else:
@@ -121,7 +121,7 @@ def _build_info(binary: Path) -> BuildInfo:
         return BuildInfo()
     try:
         return parse_build_info(run("go", "version", "-m", binary))
-    except CommandFailedError:  # not a whole Go binary: an interrupted build left it
+    except CommandFailedError:  # the file is not a complete Go binary: a build was interrupted
         return BuildInfo()
 
 

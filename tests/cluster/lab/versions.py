@@ -1,4 +1,4 @@
-"""Every version that the lab pins. The next build notices a changed line here and makes only its part anew."""
+"""The versions that the lab uses. After a change here, the next build builds again only the part that changed."""
 
 from typing import Final
 
@@ -9,14 +9,14 @@ RUNC: Final = "v1.5.2"
 CNI_PLUGINS: Final = "v1.9.1"
 HELM: Final = "v3.22.0"
 
-# Debian keeps only the newest build of its kernels, so a package can be named but not a build of it.
+# Debian's archive has only the newest build of a kernel, so this names the package and not one of its builds.
 KERNEL_PACKAGE: Final = "linux-image-cloud-amd64"
 
-# The base image of the tests stands in for python:3.13-slim, which a machine without a registry cannot pull.
+# The base image of the tests replaces python:3.13-slim, which cannot be pulled without a registry.
 BASE_RELEASE: Final = "trixie"
 BASE_PACKAGES: Final = ("python3", "python3-venv", "ca-certificates")
 
-# What the host needs; `python -m lab setup` installs what is missing.
+# The packages that the host needs; `python -m lab setup` installs those that are missing.
 HOST_PACKAGES: Final = (
     "buildah",
     "busybox-static",
@@ -25,7 +25,7 @@ HOST_PACKAGES: Final = (
     "debian-archive-keyring",  # debootstrap verifies what it fetches
     "debootstrap",
     "e2fsprogs",
-    "gcc",  # runc is linked with libseccomp
+    "gcc",  # runc uses cgo for libseccomp
     "iproute2",
     "kmod",
     "libc6-dev",
