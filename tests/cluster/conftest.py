@@ -1,4 +1,4 @@
-"""One cluster for all cluster tests, a namespace for each test, and a diagnosis of each failure."""
+"""Fixtures of the cluster tests: one cluster for all of them, a namespace for each, and a diagnosis of each failure."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -16,7 +16,7 @@ NAMESPACE: Final = pytest.StashKey[str]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """An emulated node takes its time, and the first test's time includes bringing the cluster up."""
+    """Sets a long timeout: emulated nodes are slow, and the first test also starts the cluster."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.timeout(900))
@@ -24,33 +24,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The cluster. What goes on in these minutes is shown at once instead of being captured."""
+    """Starts the cluster for the whole session. Its progress is printed at once instead of being captured."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with ExitStack() as stack:
         with capture.global_and_fixture_disabled():
-            made = stack.enter_context(running_cluster())
-        request.config.stash[CLUSTER] = made
-        yield made
+            running = stack.enter_context(running_cluster())
+        request.config.stash[CLUSTER] = running
+        yield running
         with capture.global_and_fixture_disabled():
             stack.close()
 
 
 @pytest.fixture
 def node(cluster: Cluster) -> Node:
-    """The node that a test uses when it needs only one."""
+    """Returns the node that a test uses when it needs only one."""
     return cluster.node
 
 
 @pytest.fixture
 def editable(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, for a test that edits the default config. It stands first: it is undone after the workspace."""
+    """Returns the cluster to a test that edits the default config, and restores the config afterwards.
+
+    A test names this fixture before `workspace`, so that the config is restored after the workspace is empty.
+    """
     yield cluster
     cluster.configure()
 
 
 @pytest.fixture
 def workspace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Workspace]:
-    """An empty namespace, named after the test; its pods are gone, and their CPUs free, before the next test."""
+    """Creates a namespace with the test's name and afterwards waits until its pods are gone and their CPUs are free."""
     name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:60].strip("-")
     request.node.stash[NAMESPACE] = name
     kubectl = cluster.kubectl
@@ -65,8 +68,8 @@ def workspace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Work
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds what the cluster says to a failure, while it is still as it was."""
+    """Adds the state of the cluster to the report of a failure, before fixtures change it."""
     report = yield
-    if report.failed and (made := item.config.stash.get(CLUSTER, None)):
-        report.sections.append(("the cluster", made.diagnose(item.stash.get(NAMESPACE, ""))))
+    if report.failed and (running := item.config.stash.get(CLUSTER, None)):
+        report.sections.append(("the cluster", running.diagnose(item.stash.get(NAMESPACE, ""))))
     return report

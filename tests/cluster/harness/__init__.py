@@ -1,1 +1,1 @@
-"""What the cluster tests have in common: bringing a cluster up, talking to it, and telling why something failed."""
+"""Shared code of the cluster tests: starts a cluster, operates and reads it, and collects its state after a failure."""

@@ -1,4 +1,4 @@
-"""One cluster with our operator and agents on it, for a whole session of tests."""
+"""A cluster with the operator and agents of this project, for a whole session of tests."""
 
 import json
 import os
@@ -21,12 +21,12 @@ from harness.waiting import eventually
 
 NODES: Final = ("vm1", "vm2")
 OPERATOR_NODE: Final = NODES[-1]
-NOT_OF_THE_NODE: Final = frozenset({"nodeSelector", "priority", "rollout"})  # fields of a config that no node is told
+FLEET_FIELDS: Final = frozenset({"nodeSelector", "priority", "rollout"})  # fields of a config that no CpuNode has
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A running cluster of two nodes, on which helm has installed the chart. The operator runs on the second."""
+    """A running cluster of two nodes on which helm has installed the chart. The operator runs on the second node."""
 
     lab: Lab
     kubectl: Kubectl
@@ -34,57 +34,61 @@ class Cluster:
 
     @property
     def node(self) -> Node:
-        """The node that most tests use: its plug may be pulled, the operator is elsewhere."""
+        """The node that most tests use. They may cut its power, because the operator runs on the other node."""
         return self.nodes[0]
 
     def operator_pod(self) -> Object:
-        """The operator's pod."""
+        """Returns the operator's pod."""
         return self.kubectl.pod_of("operator", NAMESPACE)
 
     def kill_operator(self) -> None:
-        """kill -9 of the operator; the kubelet starts it again."""
+        """Kills the operator with SIGKILL; the kubelet starts it again."""
         pod = self.operator_pod()
         (container,) = pod["status"]["containerStatuses"]
         (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
         node.kill_container(container["containerID"])
 
     def config(self, name: str = CONFIG) -> Object:
-        """A CpuDriverConfig as it is now."""
+        """Returns the current state of a CpuDriverConfig."""
         return self.kubectl.get("cpudriverconfig", name)
 
     def edit(self, *, config: str = CONFIG, **spec: Any) -> None:
-        """Makes a config say this and a quick rollout; what it said besides is the default again. Waits for nothing."""
+        """Replaces a config's spec by these fields and a quick rollout, and does not wait for the nodes.
+
+        Fields that are not given have their defaults.
+        """
         replaced = [{"op": "replace", "path": "/spec", "value": {**QUICK, **spec}}]
         self.kubectl.run("patch", "cpudriverconfig", config, "--type=json", "--patch", json.dumps(replaced))
 
     def configure(self, *, config: str = CONFIG, within: float = 120, **spec: Any) -> None:
-        """Edits a config and waits until its nodes work by it; `configure()` alone undoes what tests have edited."""
+        """Edits a config and waits until its nodes have applied it. `configure()` without fields undoes all edits."""
         self.edit(config=config, **spec)
         eventually(lambda: self.assert_settled(config), within)
 
     def assert_settled(self, config: str = CONFIG) -> None:
-        """All nodes of a config are Ready with what it says, and its status tells so."""
+        """Asserts that all nodes of a config have applied it and are Ready, and that its status reports this."""
         item = self.config(config)
-        told = {name: value for name, value in item["spec"].items() if name not in NOT_OF_THE_NODE}
+        expected = {name: value for name, value in item["spec"].items() if name not in FLEET_FIELDS}
         followers = self.followers(config)
         for node in followers:
             settings = node.cpu_node()["spec"]["settings"]
-            assert settings == told, f"{node.name} is told {settings}, not {told}"
+            assert settings == expected, f"the CpuNode of {node.name} has the settings {settings}, not {expected}"
             node.assert_ready()
         status = item.get("status", {})
-        assert status.get("observedGeneration") == item["metadata"]["generation"], f"the operator has not seen {config}"
+        observed, generation = status.get("observedGeneration"), item["metadata"]["generation"]
+        assert observed == generation, f"the operator has observed generation {observed} of {config}, not {generation}"
         count = len(followers)
         assert status["nodes"] == {"selected": count, "applied": count, "progressing": 0, "failed": 0}
 
     def followers(self, config: str = CONFIG) -> list[Node]:
-        """The nodes that a config has."""
-        given = self.kubectl.list("cpunodes")
-        names = {item["metadata"]["name"] for item in given if item["spec"]["config"]["name"] == config}
+        """Returns the nodes whose CpuNodes name this config."""
+        cpu_nodes = self.kubectl.list("cpunodes")
+        names = {item["metadata"]["name"] for item in cpu_nodes if item["spec"]["config"]["name"] == config}
         return [node for node in self.nodes if node.name in names]
 
     @contextmanager
     def without_api_server(self) -> Iterator[None]:
-        """While this lasts, nobody answers at the API server's address; afterwards it serves again."""
+        """Stops the API server during the body and starts it again afterwards."""
         self.lab.stop_api_server()
         try:
             yield
@@ -92,7 +96,7 @@ class Cluster:
             self.lab.start_api_server()
 
     def assert_ready(self) -> None:
-        """Operator and agents run, and every node has the default config."""
+        """Asserts that operator and agents are ready and that every node has applied the default config."""
         self.kubectl.run(
             "wait", "--for=condition=Available", "deployment/dracpu-operator", "-n", NAMESPACE, "--timeout=0"
         )
@@ -100,27 +104,27 @@ class Cluster:
         self.assert_settled()
 
     def diagnose(self, test_namespace: str = "") -> str:
-        """What a person would look at after a failure."""
+        """Returns the state of the cluster as text, for a person who looks into a failure."""
         return diagnose(self.kubectl, self.nodes, test_namespace)
 
 
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
-    """Brings the cluster up and takes it down.
+    """Starts the cluster and stops it afterwards.
 
-    LAB_KEEP=1 leaves it running afterwards; LAB_REUSE=1 takes a running one when its nodes have the current images, and
-    upgrades the release when the chart is another.
+    LAB_KEEP=1 leaves it running afterwards. LAB_REUSE=1 uses a running cluster if its nodes have the current images,
+    and upgrades the release if the chart has changed.
     """
     lab = Lab(Paths.default())
     with file_lock(lab.paths.root / "session.lock"), timed("the whole session"):
         try:
-            yield _bring_up(lab)
+            yield _started(lab)
         finally:
             if not os.environ.get("LAB_KEEP"):
                 lab.down()
 
 
-def _bring_up(lab: Lab) -> Cluster:
+def _started(lab: Lab) -> Cluster:
     lab.build()
     archives = []
     for component, repository in IMAGES.items():
@@ -137,7 +141,7 @@ def _bring_up(lab: Lab) -> Cluster:
         with timed("helm install"):
             install(lab, values(OPERATOR_NODE))
         with timed("operator and agents Ready"):
-            cluster.edit()  # what an earlier session may have left
+            cluster.edit()  # an earlier session may have left an edited config
             eventually(cluster.assert_ready, within=180)
     except BaseException as error:
         error.add_note(cluster.diagnose())

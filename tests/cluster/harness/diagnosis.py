@@ -1,4 +1,4 @@
-"""Why did it fail? Everything a person would look at first, collected while the cluster still stands."""
+"""Collects objects, events and logs after a failure, while the cluster still runs."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ LINES: Final = 60
 
 
 def diagnose(kubectl: Kubectl, nodes: Sequence[Node], test_namespace: str = "") -> str:
-    """A text of several sections. What cannot be asked is said so: it must not hide the failure itself."""
+    """Returns a text with a section for each question. A question that fails is noted, and hides no other answer."""
     kinds = "nodes,pods,resourceclaims,resourceslices,cpudriverconfigs,cpunodes"
     questions: dict[str, Callable[[], str]] = {
         "the release": partial(kubectl.lab.helm, "status", RELEASE, "--namespace", NAMESPACE, "--show-resources"),
@@ -22,16 +22,16 @@ def diagnose(kubectl: Kubectl, nodes: Sequence[Node], test_namespace: str = "") 
         "configs and CpuNodes": partial(kubectl.run, "get", "cpudriverconfigs,cpunodes", "-o", "yaml"),
         "slices": partial(kubectl.run, "get", "resourceslices", "-o", "yaml"),
     }
-    for place in filter(None, (test_namespace, NAMESPACE)):
-        questions[f"pods of {place}"] = partial(kubectl.run, "describe", "pods", "--namespace", place)
+    for namespace in filter(None, (test_namespace, NAMESPACE)):
+        questions[f"pods of {namespace}"] = partial(kubectl.run, "describe", "pods", "--namespace", namespace)
     if test_namespace:
         words = ("get", "resourceclaims", "-o", "yaml", "--namespace", test_namespace)
         questions["claims"] = partial(kubectl.run, *words)
     questions["events"] = lambda: _tail(kubectl.run("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"))
     for node in nodes:
-        # by time, so that the log of an instance that ended stands before that of the one that runs
-        ours = f"tail -n {2 * LINES} $(ls -tr /var/log/pods/{NAMESPACE}_*/*/*.log)"
-        questions[f"our logs on {node.name}"] = partial(node.sh, ours)
+        # sorted by time, so that the log of a container that has ended precedes that of its successor
+        pod_logs = f"tail -n {2 * LINES} $(ls -tr /var/log/pods/{NAMESPACE}_*/*/*.log)"
+        questions[f"logs of the release's pods on {node.name}"] = partial(node.sh, pod_logs)
         for daemon in ("kubelet", "containerd"):
             questions[f"{daemon}'s log on {node.name}"] = partial(node.sh, f"tail -n {LINES} /var/log/{daemon}.log")
     return "\n".join(f"---- {title}\n{_answer(ask)}" for title, ask in questions.items())

@@ -1,12 +1,14 @@
-"""The kubelet's question to the driver, asked by a test: a kubelet asks for a claim only once, and never without the
-API server."""
+"""Calls the driver's NodePrepareResources as a kubelet would.
+
+A kubelet calls it once for each claim and needs the API server for that; a test can call it again and without one.
+"""
 
 from typing import Final
 
 from harness.manifests import Object
 from harness.node import Node
 
-# runs in the agent's container, which has gRPC, the messages and the socket
+# runs in the agent's container, which has gRPC, the message types and the driver's socket
 _SCRIPT: Final = """
 import sys
 import grpc
@@ -28,7 +30,7 @@ print(*(identifier for device in answer.claims[uid].devices for identifier in de
 
 
 def prepare(node: Node, claim: Object) -> list[str]:
-    """The CDI devices that the agent of a node answers with for a claim; raises what it says when it refuses."""
+    """Returns the CDI devices in the agent's answer for a claim; an error of the agent is raised with its message."""
     metadata = claim["metadata"]
     script = ("/opt/dracpu/bin/python3", "-c", _SCRIPT)
     names = (metadata["namespace"], metadata["name"], metadata["uid"])

@@ -1,4 +1,4 @@
-"""helm as a person types it, with all that it prints."""
+"""Runs helm as a person would, and returns all its output."""
 
 import json
 from collections.abc import Mapping
@@ -11,36 +11,36 @@ from lab.network import network_command
 
 from harness.release import CHART, NAMESPACE, RELEASE
 
-# the docs' way to upgrade: the chart's new defaults, and the values that were given before
+# as the docs describe an upgrade: it takes the chart's new defaults and keeps the values that were given before
 KEEPING_VALUES: Final = "--reset-then-reuse-values"
 
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """helm with the administrator's rights, in the namespace of our release."""
+    """Runs helm with the administrator's rights, in the namespace of the release."""
 
     lab: Lab
 
     def run(self, *words: Argument, timeout: float = 360) -> str:
-        """Returns what helm prints to both its outputs: the logs of hooks come on the second."""
+        """Returns helm's standard output and standard error; helm prints the logs of hooks to the latter."""
         command = (self.lab.paths.bin / "helm", "--kubeconfig", self.lab.paths.kubeconfig, "--namespace", NAMESPACE)
         shell = ("sh", "-c", 'exec "$@" 2>&1', "sh")
         return run(*network_command(self.lab.paths, *shell, *command, *words), timeout=timeout)
 
     def upgrade(self, *options: str, values: Mapping[str, Any] | None = None) -> str:
-        """Upgrades our release; `values` change by their dotted names, the others stay."""
+        """Upgrades the release. `values` are changes by dotted name; all other values stay."""
         changed = [f"--set-json={name}={json.dumps(value)}" for name, value in (values or {}).items()]
         return self.run("upgrade", RELEASE, CHART, KEEPING_VALUES, *changed, *options)
 
     def uninstall(self, *options: str) -> str:
-        """Uninstalls our release."""
+        """Uninstalls the release."""
         return self.run("uninstall", RELEASE, *options)
 
     def listed(self, *options: str) -> dict[str, str]:
-        """The status of each release that `helm list` shows."""
-        shown = json.loads(self.run("list", "--output", "json", *options))
-        return {release["name"]: release["status"] for release in shown}
+        """Returns the status of each release that `helm list` prints, by name."""
+        releases = json.loads(self.run("list", "--output", "json", *options))
+        return {release["name"]: release["status"] for release in releases}
 
     def revision(self) -> str:
-        """The number in the last line of our release's history."""
+        """Returns the revision in the last line of the release's history."""
         return str(json.loads(self.run("history", RELEASE, "--output", "json"))[-1]["revision"])

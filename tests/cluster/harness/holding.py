@@ -1,4 +1,4 @@
-"""A claim that is held while something ends, and what has to be true of it then."""
+"""A claim that pods hold while a component stops or restarts, and the assertions that follow."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,50 +9,52 @@ from harness.node import Node
 from harness.waiting import eventually
 from harness.workspace import Workspace
 
-ALL: Final = CpuSet.parse("2-7")  # the agent withholds the lowest core; without claims the rest is shared
+ALL: Final = CpuSet.parse("2-7")  # the agent withholds the lowest core; without claims all other CPUs are shared
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The pod `exclusive` with a claim and the pod `beside` without one, as they were before something ended."""
+    """The pod `exclusive`, which has a claim, and the pod `beside`, which has none, as they were before a restart."""
 
     workspace: Workspace
     cpus: CpuSet
-    exclusive: str  # the container with the claim
-    beside: str  # the container without
+    exclusive: str  # id of the container with the claim
+    beside: str  # id of the container without a claim
 
     @property
     def shared(self) -> CpuSet:
-        """Where the container without a claim runs."""
+        """The CPUs that the container without a claim runs on."""
         return ALL - self.cpus
 
     def renewed(self) -> "Held":
-        """The same with the containers that run now, where they had to start again."""
+        """Returns a copy with the ids of the containers that run now, after they were started again."""
         exclusive, beside = map(self.workspace.container_id, ("exclusive", "beside"))
         return replace(self, exclusive=exclusive, beside=beside)
 
 
 def hold(workspace: Workspace) -> Held:
-    """Lets a claim for two CPUs run beside a pod without a claim."""
+    """Runs a pod with a claim for two CPUs and a pod without a claim."""
     workspace.apply(claim("two", cpus(2)))
     workspace.run(pod("exclusive", claims={"two": "two"}), pod("beside"))
-    held = workspace.cpus("exclusive")
-    made = Held(workspace, held, workspace.container_id("exclusive"), workspace.container_id("beside"))
-    assert len(made.cpus) == 2
-    assert workspace.cpus("beside") == made.shared
-    return made
+    cpus_of_claim = workspace.cpus("exclusive")
+    held = Held(workspace, cpus_of_claim, workspace.container_id("exclusive"), workspace.container_id("beside"))
+    assert len(held.cpus) == 2
+    assert workspace.cpus("beside") == held.shared
+    return held
 
 
 def nothing_moved(held: Held) -> None:
-    """Both containers run where they ran. Asks the kernel, for nobody else may be there to answer."""
+    """Asserts that both containers run on the CPUs that they had. Reads cgroups, since the API server may be down."""
     node = held.workspace.node
     assert node.cgroup_cpus(held.exclusive) == (held.cpus, held.cpus)
     assert node.cgroup_cpus(held.beside) == (held.shared, held.shared)
 
 
 def claims_come_and_go(held: Held, *, within: float = 10) -> None:
-    """The node is Ready, the old claim is where it was, a new one gets other CPUs, and `within` seconds of their end
-    all is shared."""
+    """Asserts that the node still works: the old claim keeps its CPUs, a new claim gets others, and both are released.
+
+    At most `within` seconds after both pods are gone, all CPUs that are not withheld are shared.
+    """
     workspace = held.workspace
     eventually(workspace.node.assert_ready, within=120)
     nothing_moved(held)
@@ -71,12 +73,12 @@ def claims_come_and_go(held: Held, *, within: float = 10) -> None:
 
 
 def given_back(workspace: Workspace) -> None:
-    """No claim is left, and the pod beside it has all CPUs that are not withheld."""
+    """Asserts that the pod without a claim runs on all CPUs that are not withheld."""
     assert workspace.cpus("beside") == ALL
 
 
 def agent_restarted(node: Node, times: int) -> None:
-    """The agent's container has been started again so many times, and serves."""
-    (now,) = node.agent_pod()["status"]["containerStatuses"]
-    assert now["restartCount"] == times
-    assert now["ready"]
+    """Asserts that the agent's container was restarted this many times and is ready."""
+    (status,) = node.agent_pod()["status"]["containerStatuses"]
+    assert status["restartCount"] == times
+    assert status["ready"]

@@ -1,4 +1,4 @@
-"""kubectl as functions: what the tests see is what a person with kubectl sees."""
+"""Runs kubectl and reads its output, so that the tests see what a person with kubectl sees."""
 
 import json
 import re
@@ -9,26 +9,26 @@ from lab.errors import CommandFailedError
 
 from harness.manifests import Object
 
-Tables = list[list[dict[str, str]]]  # tables of rows by heading
+Tables = list[list[dict[str, str]]]  # each table is a list of rows; a row has its cells by the column's heading
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """kubectl with the administrator's rights."""
+    """Runs kubectl with the administrator's rights."""
 
     lab: Lab
 
     def run(self, *words: str, text: str | None = None, timeout: float = 60) -> str:
-        """Runs kubectl with these words; raises what it printed when it fails."""
+        """Runs kubectl with these words; when it fails, the CommandFailedError holds its output."""
         return self.lab.kubectl(*words, text=text, timeout=timeout)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Object:
-        """One object; a CommandFailedError when it is not there."""
-        found: Object = json.loads(self.run("get", kind, name, *_in(namespace), "-o", "json"))
-        return found
+        """Returns one object; raises a CommandFailedError when it does not exist."""
+        item: Object = json.loads(self.run("get", kind, name, *_namespace_option(namespace), "-o", "json"))
+        return item
 
     def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        """One object, or None."""
+        """Returns one object, or None when it does not exist."""
         try:
             return self.get(kind, name, namespace)
         except CommandFailedError as error:
@@ -37,26 +37,26 @@ class Kubectl:
             return None
 
     def list(self, kind: str, namespace: str = "", *words: str) -> list[Object]:
-        """All objects of a kind; words like a selector narrow them."""
-        listed = json.loads(self.run("get", kind, *_in(namespace), "-o", "json", *words))
+        """Returns the objects of a kind; more words can restrict them, for example a selector."""
+        listed = json.loads(self.run("get", kind, *_namespace_option(namespace), "-o", "json", *words))
         items: list[Object] = listed["items"]
         return items
 
     def pod_of(self, component: str, namespace: str, node: str = "") -> Object:
-        """The one pod of a component of ours, on a node where there is one on each."""
+        """Returns the only pod of a component, `operator` or `agent`; of the agent there is one on each node."""
         where = ("--field-selector", f"spec.nodeName={node}") if node else ()
         pods = self.list("pods", namespace, "--selector", f"app.kubernetes.io/component={component}", *where)
         assert len(pods) == 1, f"there are {len(pods)} pods of the {component}{node and f' on {node}'}"
         return pods[0]
 
     def tables(self, kinds: str, *words: str) -> Tables:
-        """What `kubectl get` shows a person: for each kind its rows, each by the headings of its columns."""
+        """Returns the tables that `kubectl get` prints, one for each kind."""
         return [rows(table) for table in self.run("get", kinds, *words).strip().split("\n\n")]
 
     def may(self, account: str, verb: str, resource: str, namespace: str) -> bool:
-        """Whether a ServiceAccount is allowed something anywhere; `resource` may be `kind.group/subresource`."""
-        kind, _, part = resource.partition("/")
-        words = (verb, kind, f"--subresource={part}", f"--as=system:serviceaccount:{namespace}:{account}")
+        """Returns whether a ServiceAccount may do this in all namespaces; a resource is `kind.group/subresource`."""
+        kind, _, subresource = resource.partition("/")
+        words = (verb, kind, f"--subresource={subresource}", f"--as=system:serviceaccount:{namespace}:{account}")
         try:
             return self.run("auth", "can-i", *words, "--all-namespaces").strip() == "yes"
         except CommandFailedError as error:
@@ -67,7 +67,7 @@ class Kubectl:
     def apply(self, *objects: Object, namespace: str = "") -> None:
         """Creates or changes objects."""
         document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        self.run("apply", *_in(namespace), "-f", "-", text=json.dumps(document))
+        self.run("apply", *_namespace_option(namespace), "-f", "-", text=json.dumps(document))
 
     def delete(self, kind: str, *names: str, namespace: str = "", timeout: float = 90) -> None:
         """Deletes objects and waits until they are gone."""
@@ -75,32 +75,32 @@ class Kubectl:
             "delete",
             kind,
             *names,
-            *_in(namespace),
+            *_namespace_option(namespace),
             "--ignore-not-found",
             f"--timeout={timeout:.0f}s",
             timeout=timeout + 10,
         )
 
     def wait(self, condition: str, target: str, namespace: str = "", timeout: float = 90) -> None:
-        """Waits for a condition as `kubectl wait --for` understands it."""
-        words = ("wait", f"--for={condition}", target, *_in(namespace), f"--timeout={timeout:.0f}s")
+        """Waits for a condition in the notation of `kubectl wait --for`."""
+        words = ("wait", f"--for={condition}", target, *_namespace_option(namespace), f"--timeout={timeout:.0f}s")
         self.run(*words, timeout=timeout + 10)
 
 
-def _in(namespace: str) -> tuple[str, ...]:
+def _namespace_option(namespace: str) -> tuple[str, ...]:
     return ("--namespace", namespace) if namespace else ()
 
 
 def condition(item: Object, kind: str) -> str:
-    """The status of an object's condition: True, False, Unknown, or "" where it has none of that kind."""
-    for one in item.get("status", {}).get("conditions", []):
-        if one["type"] == kind:
-            return str(one["status"])
+    """Returns the status of an object's condition: True, False or Unknown, or "" when it has no such condition."""
+    for entry in item.get("status", {}).get("conditions", []):
+        if entry["type"] == kind:
+            return str(entry["status"])
     return ""
 
 
 def rows(table: str) -> list[dict[str, str]]:
-    """A cell begins where its heading does, and may be empty."""
+    """Reads a table of kubectl. A cell starts at the column of its heading and may be empty."""
     header, *lines = table.splitlines()
     starts = [match.start() for match in re.finditer(r"\S+", header)]
     spans = list(zip(starts, [*starts[1:], None], strict=True))

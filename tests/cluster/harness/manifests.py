@@ -1,4 +1,4 @@
-"""The objects that tests apply, without the words that are the same in all of them."""
+"""Builds the objects that tests apply, and fills in the fields that are equal in all of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,22 +9,22 @@ Object = dict[str, Any]
 
 IMAGE: Final = "localhost/busybox:lab"
 
-# The first line of a container's log is what it was allowed at its very start, before anybody could move it.
+# The first line of a container's log shows the CPUs that it could use at its start, before any update could move it.
 ALLOWED_AT_START: Final = "grep Cpus_allowed_list /proc/self/status"
 SLEEP: Final = f"{ALLOWED_AT_START}; exec sleep 2147483647"
 RUN_UNTIL_TOLD: Final = f"{ALLOWED_AT_START}; until [ -f /tmp/crash ]; do sleep 0.2; done; exit 1"
 
 
 def container(name: str, claims: Sequence[str] = (), script: str = SLEEP) -> Object:
-    """A container that uses claims of its pod: each `claim`, or `claim/request` for one request of it."""
+    """Builds a container that uses claims of its pod: each `claim`, or `claim/request` for one request of a claim."""
     references = [dict(zip(("name", "request"), claim.split("/"), strict=False)) for claim in claims]
-    made: Object = {
+    fields: Object = {
         "name": name,
         "image": IMAGE,
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", script],
     }
-    return {**made, "resources": {"claims": references}} if references else made
+    return {**fields, "resources": {"claims": references}} if references else fields
 
 
 def pod(
@@ -34,7 +34,7 @@ def pod(
     init: Sequence[Object] = (),
     restart: str = "Always",
 ) -> Object:
-    """A pod whose claims, by their names in it, are existing ResourceClaims."""
+    """Builds a pod; `claims` has the name of a ResourceClaim for each name that the pod's containers use."""
     spec: Object = {
         "terminationGracePeriodSeconds": 1,  # busybox's shell as process 1 ignores SIGTERM
         "restartPolicy": restart,
@@ -47,7 +47,7 @@ def pod(
 
 
 def claim(name: str, *requests: Object) -> Object:
-    """A ResourceClaim."""
+    """Builds a ResourceClaim."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -57,17 +57,17 @@ def claim(name: str, *requests: Object) -> Object:
 
 
 def cpus(amount: int, request: str = "cpus", selector: str = "") -> Object:
-    """A request for an amount of a grouped device's CPUs."""
+    """Builds a request for an amount of a grouped device's CPUs."""
     return _request(request, {"capacity": {"requests": {CAPACITY_CPU: str(amount)}}}, selector)
 
 
 def devices(count: int, request: str = "cpus", selector: str = "") -> Object:
-    """A request for a number of individual devices."""
+    """Builds a request for a number of individual devices."""
     return _request(request, {"count": count}, selector)
 
 
 def on_numa_node(numa: int) -> str:
-    """The CEL selector of devices on a NUMA node."""
+    """Returns the CEL selector of the devices on a NUMA node."""
     return f'device.attributes["resource.kubernetes.io"].numaNode == {numa}'
 
 

@@ -1,4 +1,4 @@
-"""kubectl with the token of a ServiceAccount: what whoever holds the token could do."""
+"""Runs kubectl with the token of a ServiceAccount, to test what a holder of the token is allowed to do."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from harness.manifests import Object
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """Somebody with a token, and with nothing else."""
+    """Runs kubectl with a token and no other credentials."""
 
     kubectl: Kubectl
     token: str
 
     def run(self, *words: str, text: str | None = None) -> str:
-        """Runs kubectl with the token; raises what it printed when it fails."""
+        """Runs kubectl with the token; when it fails, the CommandFailedError holds its output."""
         return self.kubectl.run("--token", self.token, *words, text=text)
 
 
 def issue(kubectl: Kubectl, account: str, namespace: str, pod: Object | None = None) -> TokenHolder:
-    """A new token of a ServiceAccount; one that is bound to a pod names the pod's node, like the pod's own."""
+    """Requests a token of a ServiceAccount. A token that is bound to a pod contains the pod's node."""
     bound = []
     if pod is not None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""Waiting for what a cluster will do in its own time."""
+"""Waits until a cluster has reached a state."""
 
 import time
 from collections.abc import Callable
@@ -12,10 +12,10 @@ INTERVAL: Final = 0.3
 
 
 def eventually(check: Callable[[], _T], within: float = 60) -> _T:
-    """Repeats a check until it asserts nothing wrong, and returns what it returned.
+    """Repeats a check until no assertion in it fails, and returns its result.
 
-    At the deadline the last assertion is the test's failure. An error of kubectl counts as "not yet": an object that
-    is still to come, a component that is just being restarted.
+    At the deadline, the last error is raised. An error of the lab, for example of kubectl, does not end the wait: an
+    object may not exist yet, or a component may be restarting.
     """
     deadline = time.monotonic() + within
     while True:

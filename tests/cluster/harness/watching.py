@@ -1,4 +1,4 @@
-"""What was true in between: every state of some objects in the order in which the API server had them."""
+"""Records a watch of objects, so that a test can check every state that they had and not only the last one."""
 
 import json
 import subprocess
@@ -17,47 +17,47 @@ from harness.waiting import eventually
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The answers of one watch, while it lasts."""
+    """The file to which a watch writes its events."""
 
     file: Path
 
     def events(self) -> list[Object]:
-        """All events until now, each with `type` and `object`; at first every object is ADDED."""
+        """Returns all events so far, each with `type` and `object`; the first ones report every object as ADDED."""
         text, decode = self.file.read_text(), json.JSONDecoder().raw_decode
-        found, at = [], 0
-        while at < len(text):
+        events, position = [], 0
+        while position < len(text):
             try:
-                event, at = decode(text, at)
-            except json.JSONDecodeError:  # the last one is still being written
+                event, position = decode(text, position)
+            except json.JSONDecodeError:  # kubectl is still writing the last event
                 break
-            found.append(event)
-            at += len(text[at:]) - len(text[at:].lstrip())
-        return found
+            events.append(event)
+            position += len(text[position:]) - len(text[position:].lstrip())
+        return events
 
     def states(self) -> Iterator[dict[str, Object]]:
-        """After each event, all objects by name."""
-        now: dict[str, Object] = {}
+        """Yields all objects by name, as they were after each event."""
+        objects: dict[str, Object] = {}
         for event in self.events():
             item = event["object"]
-            now = {**now, item["metadata"]["name"]: item}
+            objects = {**objects, item["metadata"]["name"]: item}
             if event["type"] == "DELETED":
-                del now[item["metadata"]["name"]]
-            yield now
+                del objects[item["metadata"]["name"]]
+            yield objects
 
 
 @contextmanager
 def recorded(kubectl: Kubectl, kind: str, *words: str) -> Iterator[Recording]:
-    """Watches the objects of a kind, of which there has to be one, while this lasts."""
+    """Watches the objects of a kind during the body. At least one object has to exist at the start."""
     command = kubectl.lab.kubectl_command("get", kind, *words, "--watch", "--output-watch-events", "--output", "json")
     with tempfile.NamedTemporaryFile() as file:
         process = subprocess.Popen(command, stdout=file)
         try:
             recording = Recording(Path(file.name))
 
-            def begun() -> None:
-                assert recording.events(), f"the watch of {kind} tells nothing"
+            def started() -> None:
+                assert recording.events(), f"the watch of {kind} has reported no event yet"
 
-            eventually(begun)
+            eventually(started)
             yield recording
         finally:
             terminate(process)
