@@ -1,4 +1,4 @@
-"""What holds for all tests, and what all may ask for: a whole cluster, in about a second."""
+"""Settings and fixtures of all tests; `cluster` starts a whole simulated cluster in about a second."""
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -8,26 +8,29 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-if TYPE_CHECKING:  # who asks for no cluster does not wait for its imports
+if TYPE_CHECKING:  # a fixture imports the sandbox when a test uses it, so that other tests do not wait for the import
     from dracpu_sandbox.cluster import Sandbox
     from dracpu_sandbox.machines.description import Machine
     from dracpu_sandbox.stories.telling import Story
 
-# no test asserts a time: a busy machine is no counterexample
+# no deadline: on a busy machine an example may take long, and that is not a failure
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A folder with a short path, unlike tmp_path: unix sockets have to fit below it."""
-    with tempfile.TemporaryDirectory(prefix="d", dir="/tmp") as made:
-        yield Path(made)
+    """Creates a folder with a shorter path than tmp_path, because the path of a unix socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="d", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
 def machine() -> "Machine":
-    """What the node of `cluster` is: two sockets with two cores of two threads each. A module may say another."""
+    """Returns the machine of the node of `cluster`: two sockets with two cores of two threads each.
+
+    A module overrides this fixture to use another machine.
+    """
     from dracpu_sandbox.machines.presets import LAB  # noqa: PLC0415 - see above
 
     return LAB
@@ -35,7 +38,7 @@ def machine() -> "Machine":
 
 @pytest.fixture
 async def cluster(machine: "Machine") -> "AsyncIterator[Sandbox]":
-    """One node, ready: all CPUs but those of the lowest core are offered."""
+    """Starts a cluster of one node and waits until it is ready: it offers all CPUs but those of the lowest core."""
     from dracpu_sandbox.cluster import Sandbox  # noqa: PLC0415 - see above
 
     async with Sandbox({"node-1": machine}) as sandbox:
@@ -45,8 +48,8 @@ async def cluster(machine: "Machine") -> "AsyncIterator[Sandbox]":
 
 @pytest.fixture
 async def story(cluster: "Sandbox") -> "AsyncIterator[Story]":
-    """The words of stories, in that cluster."""
+    """Returns the steps of which stories consist; they act on the cluster of the fixture `cluster`."""
     from dracpu_sandbox.stories.telling import story_in  # noqa: PLC0415 - see above
 
-    async with story_in(cluster) as words:
-        yield words
+    async with story_in(cluster) as steps:
+        yield steps

@@ -1,4 +1,4 @@
-"""The API server with the scheduler or the controllers, and short ways to use it."""
+"""Runs the sandbox's API server with its scheduler or controllers, for tests that change objects and await results."""
 
 import asyncio
 import contextlib
@@ -19,18 +19,18 @@ from dracpu_sandbox.resources import (
     Resource,
 )
 
-_RESOURCES = {one.kind: one for one in (CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES)}
-_PATIENCE = 20.0
+_RESOURCES = {item.kind: item for item in (CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES)}
+_TIMEOUT = 20.0
 
 
 class Plane:
-    """What a test does to a cluster, and waits for."""
+    """A control plane, with the changes that tests make to it and the states that they wait for."""
 
     def __init__(self, server: ApiServer, client: KubeClient) -> None:
         self.server, self.client = server, client
 
     async def add(self, *bodies: JsonObject) -> None:
-        """Creates objects; a status that they bring along is written too."""
+        """Creates objects, and writes their status if they have one."""
         for body in bodies:
             resource, namespace = _RESOURCES[body["kind"]], body["metadata"].get("namespace", "")
             metadata = {name: value for name, value in body["metadata"].items() if name != "uid"}
@@ -39,30 +39,30 @@ class Plane:
                 await self.client.replace(resource, {**created, "status": body["status"]}, "status")
 
     async def change(self, body: JsonObject) -> None:
-        """Another spec for an object that is there."""
+        """Changes the spec of an existing object."""
         resource = _RESOURCES[body["kind"]]
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
         await self.client.patch(resource, name, {"spec": body["spec"]}, namespace)
 
     async def phase(self, name: str, phase: str) -> None:
-        """What a kubelet reports of a pod."""
+        """Sets the phase of a pod, as a kubelet does."""
         patch = {"status": {"phase": phase}}
         await self.client.patch(PODS, name, patch, "default", subresource="status", kind=STRATEGIC)
 
     async def until(self, resource: Resource, name: str, holds: Callable[[JsonObject], Any]) -> JsonObject:
-        """The object, as soon as this holds of it."""
+        """Waits until a condition holds for an object, and returns the object."""
         namespace = "default" if resource.namespaced else ""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             async with contextlib.aclosing(self.client.follow(resource, namespace)) as events:
                 async for event in events:
-                    one = event.object
-                    if event.type in {"ADDED", "MODIFIED"} and one["metadata"]["name"] == name and holds(one):
-                        return one
-        raise AssertionError("a watch does not end")
+                    body = event.object
+                    if event.type in {"ADDED", "MODIFIED"} and body["metadata"]["name"] == name and holds(body):
+                        return body
+        raise AssertionError("the watch ended")
 
     async def until_gone(self, resource: Resource, name: str) -> None:
-        """Waits for an object's end."""
-        async with asyncio.timeout(_PATIENCE):
+        """Waits until an object does not exist any more."""
+        async with asyncio.timeout(_TIMEOUT):
             async with contextlib.aclosing(self.client.follow(resource)) as events:
                 async for event in events:
                     gone = event.type == "DELETED" and event.object["metadata"]["name"] == name
@@ -70,16 +70,16 @@ class Plane:
                         return
 
     async def event(self, reason: str) -> JsonObject:
-        """The first Event with this reason."""
-        async with asyncio.timeout(_PATIENCE):
+        """Waits for an Event with this reason, and returns it."""
+        async with asyncio.timeout(_TIMEOUT):
             async with contextlib.aclosing(self.client.follow(EVENTS)) as events:
                 async for event in events:
                     if event.type == "ADDED" and event.object["reason"] == reason:
                         return event.object
-        raise AssertionError("a watch does not end")
+        raise AssertionError("the watch ended")
 
     async def exists(self, resource: Resource, name: str) -> bool:
-        """Whether it is there."""
+        """Returns whether an object exists."""
         try:
             await self.client.get(resource, name, "default" if resource.namespaced else "")
         except NotFoundError:
@@ -87,25 +87,26 @@ class Plane:
         return True
 
     async def bound(self, name: str) -> str:
-        """The node of a pod, as soon as it has one."""
-        pod = await self.until(PODS, name, lambda one: one["spec"].get("nodeName"))
+        """Waits until a pod is bound to a node, and returns the node's name."""
+        pod = await self.until(PODS, name, lambda body: body["spec"].get("nodeName"))
         return str(pod["spec"]["nodeName"])
 
     async def refused(self, name: str, text: str = "") -> str:
-        """Why a pod waits, as soon as this is said."""
+        """Waits until the scheduler reports why a pod is not bound, with `text` in the message; returns the message."""
 
         def message(pod: JsonObject) -> str:
-            told = (pod.get("status") or {}).get("conditions") or ()
-            return next((one["message"] for one in told if one["type"] == "PodScheduled" and one.get("message")), "")
+            conditions = (pod.get("status") or {}).get("conditions") or ()
+            scheduled = [condition for condition in conditions if condition["type"] == "PodScheduled"]
+            return next((condition["message"] for condition in scheduled if condition.get("message")), "")
 
-        return message(await self.until(PODS, name, lambda one: message(one) and text in message(one)))
+        return message(await self.until(PODS, name, lambda pod: message(pod) and text in message(pod)))
 
 
 @contextlib.asynccontextmanager
 async def control_plane(
     *parts: Callable[[KubeClient], Coroutine[Any, Any, None]], **options: Any
 ) -> AsyncIterator[Plane]:
-    """An API server, and these parts at work on it."""
+    """Starts an API server and runs these components, each with a client of the server, until the body ends."""
     async with (
         ApiServer(**options) as server,
         KubeClient(server.url) as ours,

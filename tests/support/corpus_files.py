@@ -25,12 +25,12 @@ class Case:
 
 
 def good() -> list[Case]:
-    """Objects that must be accepted."""
+    """Returns the objects that must be accepted."""
     return _read("good")
 
 
 def bad() -> list[Case]:
-    """Objects that must be refused."""
+    """Returns the objects that must be refused."""
     return _read("bad")
 
 

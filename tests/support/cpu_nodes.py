@@ -1,4 +1,4 @@
-"""CpuNodes as agents write them, for tests of what is drawn from them."""
+"""Builds CpuNodes with the status that agents write, for tests of the views that are drawn from them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def cpu_node(
     held: CpuSet = EMPTY,
     **status: Any,
 ) -> dict[str, Any]:
-    """A node with these claims (name -> cpuset); `held` are CPUs that no listed claim has."""
+    """Builds a CpuNode with these claims, a cpuset by name; `held` are exclusive CPUs of claims that are not listed."""
     topology = topology_of(machine)
     reserved = topology.cores[topology.cpus[0].core] if reserved is None else reserved
     exclusive = union([held, *(CpuSet.parse(cpus) for cpus in (claims or {}).values())])

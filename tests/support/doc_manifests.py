@@ -24,7 +24,7 @@ class Shown:
 
 
 def shown() -> list[Shown]:
-    """Every manifest in a YAML block of a document."""
+    """Returns every manifest in a YAML block of a page or in an example."""
     return list(_shown())
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/user/which-cpus.md: commands, their output, and a drawing of the CPUs.
+"""Runs the examples of docs/user/which-cpus.md, which show commands, their output, and a drawing of the CPUs.
 
 `python tests/support/doc_plans.py` writes the current output into the page.
 """
@@ -29,14 +29,14 @@ _BLOCK: Final = re.compile(r"^```(console|topology|cases)\n(.*?)^```$", re.DOTAL
 
 @dataclass(frozen=True)
 class Block:
-    """A block of the page, and the commands in it."""
+    """One code block of the page."""
 
     kind: str
     text: str
 
     @property
     def commands(self) -> list[str]:
-        """The commands that a reader enters, or the lines of a file of cases."""
+        """The commands that a reader would enter, or the lines of a file of cases."""
         return [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith(("$ ", '{"id": '))]
 
     def __str__(self) -> str:
@@ -44,12 +44,12 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """The examples of the page."""
+    """Returns the examples of the page."""
     return [Block(*found) for found in _BLOCK.findall(PAGE.read_text())]
 
 
 def as_run(block: Block) -> str:
-    """The block with the actual output of its commands."""
+    """Returns the text of the block with the actual output of its commands."""
     if block.kind == "cases":
         answers = _plan(["dracpu-agent", "plan"], "\n".join(block.commands))
         return "".join(f"{case}\n    {answer}\n" for case, answer in zip(block.commands, answers, strict=True))
@@ -79,19 +79,19 @@ def _plan(words: list[str], cases: str = "") -> list[str]:
 
 
 def _printed(words: list[str], cases: str = "") -> list[str]:
-    asked = [sys.executable, "-m", "dracpu_agent", *words[1:]]
-    run = subprocess.run(asked, input=cases, capture_output=True, check=False, text=True, timeout=30)
+    command = [sys.executable, "-m", "dracpu_agent", *words[1:]]
+    run = subprocess.run(command, input=cases, capture_output=True, check=False, text=True, timeout=30)
     if run.stderr:
-        raise RuntimeError(f"{' '.join(words)}: {run.stderr}")
+        raise RuntimeError(f"the example `{' '.join(words)}` printed an error: {run.stderr}")
     return run.stdout.rstrip().splitlines()
 
 
 def _drawing(topology: Topology, words: list[str], chosen: CpuSet) -> Iterator[str]:
-    """The device, a row for each NUMA node, a pair of signs for each core."""
-    asked = parser({}).parse_args(words[1:])
-    device = resolve(topology, asked.device) or EMPTY
-    reserved = CpuSet.parse(asked.reserved)
-    available = topology.online if asked.available is None else CpuSet.parse(asked.available)
+    """Draws the device: a line for each NUMA node, and in it a character for each CPU, grouped by core."""
+    options = parser({}).parse_args(words[1:])
+    device = resolve(topology, options.device) or EMPTY
+    reserved = CpuSet.parse(options.reserved)
+    available = topology.online if options.available is None else CpuSet.parse(options.available)
 
     def sign(cpu: int) -> str:
         if cpu in chosen:

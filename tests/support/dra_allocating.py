@@ -1,4 +1,4 @@
-"""Plays the allocator's part without a cluster: slices and claims in, names of devices or a refusal out."""
+"""Runs the scheduler's allocator without a cluster: from slices and claims to allocations."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from dracpu_sandbox.scheduler.usage import Usage
 
 
 class Shop:
-    """One node's devices, and the claims that have some."""
+    """The devices of one node, and the claims that they are allocated to."""
 
     def __init__(self, *slices: JsonObject, classes: Sequence[JsonObject] = (), node: str = "n1") -> None:
         bodies = [dra_objects.device_class(), *classes]
@@ -24,29 +24,31 @@ class Shop:
         self.change(*slices)
 
     def change(self, *slices: JsonObject) -> None:
-        """Other slices from now on."""
-        self._inventory = Inventory([read_slice(one) for one in slices])
+        """Replaces the slices of the node."""
+        self._inventory = Inventory([read_slice(body) for body in slices])
 
     def allocate(self, *claims: JsonObject) -> list[JsonObject] | None:
-        """The allocations of these claims, which hold their devices from now on; None: they do not fit."""
-        asked = [read_claim(one) for one in claims]
+        """Allocates devices to these claims and returns the allocations, or None when the claims do not fit."""
+        requested = [read_claim(body) for body in claims]
         offer = self._inventory.offer(self._node)
-        picks = allocate(asked, self._classes, offer, Usage.of(self.claims.values()), Effort())
+        picks = allocate(requested, self._classes, offer, Usage.of(self.claims.values()), Effort())
         if picks is None:
             return None
-        found = [
+        allocations = [
             allocation(claim, picked, self._classes, self._node, lambda: f"share-{len(self.claims)}")
-            for claim, picked in zip(asked, picks, strict=True)
+            for claim, picked in zip(requested, picks, strict=True)
         ]
-        for claim, one in zip(claims, found, strict=True):
-            self.claims[claim["metadata"]["name"]] = {**claim, "status": {"allocation": one}}
-        return found
+        for body, allocated in zip(claims, allocations, strict=True):
+            self.claims[body["metadata"]["name"]] = {**body, "status": {"allocation": allocated}}
+        return allocations
 
     def devices(self, *claims: JsonObject) -> list[str] | None:
-        """The names alone."""
-        found = self.allocate(*claims)
-        return None if found is None else [one["device"] for each in found for one in each["devices"]["results"]]
+        """Allocates devices to these claims and returns the names of the devices, or None."""
+        allocations = self.allocate(*claims)
+        if allocations is None:
+            return None
+        return [result["device"] for allocated in allocations for result in allocated["devices"]["results"]]
 
     def release(self, name: str) -> None:
-        """The claim gives its devices back."""
+        """Removes a claim, so that its devices are free again."""
         del self.claims[name]

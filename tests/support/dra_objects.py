@@ -1,4 +1,4 @@
-"""Short ways to write the objects of Dynamic Resource Allocation."""
+"""Builds the objects of Dynamic Resource Allocation from the few fields that a test cares about."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ CPU = "dra.cpu/cpu"
 
 
 def grouped(name: str, cpus: int, policy: JsonObject | None = None, **attributes: int) -> JsonObject:
-    """A device whose CPUs are shared out."""
+    """Builds a grouped device, which several claims can use; its capacity is a number of CPUs."""
     capacity: JsonObject = {"value": str(cpus)} | ({"requestPolicy": policy} if policy else {})
     return {
         "name": name,
@@ -21,7 +21,7 @@ def grouped(name: str, cpus: int, policy: JsonObject | None = None, **attributes
 
 
 def single(number: int, numa: int = 0, **more: Any) -> JsonObject:
-    """A device that is one CPU."""
+    """Builds an individual device, which is one CPU."""
     attributes = {NUMA: {"int": numa}, "dra.cpu/cpuID": {"int": number}}
     return {"name": f"cpudev{number:03}", "attributes": attributes, **more}
 
@@ -37,7 +37,7 @@ def slice_of(
     slices: int = 1,
     **more: Any,
 ) -> JsonObject:
-    """A ResourceSlice of a node."""
+    """Builds a ResourceSlice of a node."""
     spec = {
         "driver": driver,
         "nodeName": node,
@@ -50,7 +50,7 @@ def slice_of(
 
 
 def device_class(name: str = "dra.cpu", **spec: Any) -> JsonObject:
-    """A DeviceClass of all devices of our driver."""
+    """Builds a DeviceClass that selects all devices of the driver dra.cpu."""
     selectors = [{"cel": {"expression": 'device.driver == "dra.cpu"'}}]
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -61,7 +61,7 @@ def device_class(name: str = "dra.cpu", **spec: Any) -> JsonObject:
 
 
 def request(name: str = "main", cpus: int | str | None = None, *, cel: str = "", **exactly: Any) -> JsonObject:
-    """A request: an amount of CPUs, or a count of devices."""
+    """Builds a request for an amount of CPUs, or for a count of devices."""
     body: JsonObject = {"deviceClassName": "dra.cpu", **exactly}
     if cpus is not None:
         body["capacity"] = {"requests": {CPU: str(cpus)}}
@@ -71,12 +71,12 @@ def request(name: str = "main", cpus: int | str | None = None, *, cel: str = "",
 
 
 def claim_spec(*requests: JsonObject, **devices: Any) -> JsonObject:
-    """The spec of a ResourceClaim."""
+    """Builds the spec of a ResourceClaim."""
     return {"devices": {"requests": list(requests), **devices}}
 
 
 def claim(name: str, *requests: JsonObject, namespace: str = "default", **devices: Any) -> JsonObject:
-    """A ResourceClaim."""
+    """Builds a ResourceClaim."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -86,7 +86,7 @@ def claim(name: str, *requests: JsonObject, namespace: str = "default", **device
 
 
 def template(name: str, *requests: JsonObject, namespace: str = "default") -> JsonObject:
-    """A ResourceClaimTemplate."""
+    """Builds a ResourceClaimTemplate."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -96,7 +96,7 @@ def template(name: str, *requests: JsonObject, namespace: str = "default") -> Js
 
 
 def node(name: str, *, cpus: int = 64, labels: JsonObject | None = None, **spec: Any) -> JsonObject:
-    """A ready Node."""
+    """Builds a Node that is Ready."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -110,13 +110,13 @@ def node(name: str, *, cpus: int = 64, labels: JsonObject | None = None, **spec:
 
 
 def pod(name: str, *claims: str, templates: Iterable[str] = (), namespace: str = "default", **spec: Any) -> JsonObject:
-    """A Pod that uses claims by name, and claims made from templates."""
-    entries = [{"name": one, "resourceClaimName": one} for one in claims]
-    entries += [{"name": one, "resourceClaimTemplateName": one} for one in templates]
+    """Builds a Pod that uses existing claims by their names, and claims made from templates."""
+    entries = [{"name": name, "resourceClaimName": name} for name in claims]
+    entries += [{"name": name, "resourceClaimTemplateName": name} for name in templates]
     container = {
         "name": "main",
         "image": "busybox",
-        "resources": {"claims": [{"name": one["name"]} for one in entries]},
+        "resources": {"claims": [{"name": entry["name"]} for entry in entries]},
     }
     return {
         "apiVersion": "v1",

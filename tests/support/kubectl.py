@@ -1,4 +1,4 @@
-"""An ordinary kubectl, where the machine has one."""
+"""Runs the real kubectl, if the machine has one, against the API server of the sandbox."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from dracpu_sandbox.apiserver.server import ApiServer
 
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 PROGRAM: Final = shutil.which("kubectl") or shutil.which(_CACHE / "dra-cpu-operator" / "lab" / "bin" / "kubectl")
-MISSING: Final = "there is no kubectl in PATH, and none of the lab's"
+MISSING: Final = "kubectl is neither in PATH nor built by the lab: install it or run `make lab`"
 _SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True)
 class Printed:
-    """What a command printed, and how it ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -32,7 +32,7 @@ class Printed:
 
 
 class Kubectl:
-    """Runs kubectl against a server, with files of its own."""
+    """Runs kubectl against a server, with its own kubeconfig, cache and home folder."""
 
     def __init__(self, server: ApiServer, folder: Path) -> None:
         self._folder = folder
@@ -40,13 +40,13 @@ class Kubectl:
         self._kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
 
     async def __call__(self, *words: str, text: str = "", **environment: str) -> str:
-        """What a command prints that must succeed."""
+        """Runs a command that must succeed, and returns its output."""
         printed = await self.run(*words, text=text, **environment)
         assert printed.code == 0, printed
         return printed.out
 
     async def run(self, *words: str, text: str = "", **environment: str) -> Printed:
-        """A command, however it ends; `text` is what it reads."""
+        """Runs a command with `text` as its input and returns its result, whatever its exit code is."""
         process = await self.start(*words, **environment)
         async with asyncio.timeout(_SECONDS):
             out, err = await process.communicate(text.encode())
@@ -54,7 +54,7 @@ class Kubectl:
         return Printed(process.returncode, out.decode(), err.decode())
 
     async def start(self, *words: str, **environment: str) -> asyncio.subprocess.Process:
-        """A command that goes on."""
+        """Starts a command without waiting for its end."""
         assert PROGRAM is not None, MISSING
         return await asyncio.create_subprocess_exec(
             PROGRAM,

@@ -1,4 +1,4 @@
-"""Every spec that a CpuNode can have, for property tests."""
+"""Hypothesis strategies for all specs that a CpuNode can have."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""Small machines and claims for tests of the pure rooms: built by hand, so that each expectation can be read off."""
+"""Builds small machines, claims and nodes for tests of the pure rooms, so that expected values can be seen at once."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dra_objects import claim_spec
-from dra_objects import request as asking
+from dra_objects import request as device_request
 
 from dracpu_agent.claims.checkpoint import Checkpoint
 from dracpu_agent.claims.grant import ClaimRef
@@ -27,7 +27,7 @@ OLD_RUNTIME = RuntimeInfo("containerd", "v1.7.27", "", passes_cdi_devices=False,
 
 
 def machine(sockets: int = 2, cores: int = 2, threads: int = 2) -> Topology:
-    """Sockets that are NUMA nodes and L3 groups, threads numbered side by side: 0-1 is the first core."""
+    """Builds a topology. Each socket is one NUMA node and one L3 group; the first core has the CPUs 0 and 1."""
     cpus = []
     for number in range(sockets * cores * threads):
         core, socket = number // threads, number // (cores * threads)
@@ -36,14 +36,14 @@ def machine(sockets: int = 2, cores: int = 2, threads: int = 2) -> Topology:
 
 
 def without(whole: Topology, offline: str) -> Topology:
-    """What sysfs shows of a machine when these CPUs are offline: the others, cores named by what is left of them."""
-    gone = CpuSet.parse(offline)
+    """Returns the topology as sysfs shows it while CPUs are offline: each core has the id of its lowest online CPU."""
+    removed = CpuSet.parse(offline)
     return replace(
         whole,
         cpus=tuple(
-            replace(cpu, core=(whole.cores[cpu.core] - gone).lowest) for cpu in whole.cpus if cpu.id not in gone
+            replace(cpu, core=(whole.cores[cpu.core] - removed).lowest) for cpu in whole.cpus if cpu.id not in removed
         ),
-        offline=gone,
+        offline=removed,
     )
 
 
@@ -56,23 +56,23 @@ def spec(
     outstanding: Sequence[OutstandingClaim] = (),
     settle_seconds: int = 0,
 ) -> CpuNodeSpec:
-    """A CpuNode's spec."""
+    """Builds the spec of a CpuNode."""
     settings = Settings(mode, group_by, CpuSet.parse(reserved), allocation or Allocation())
     return CpuNodeSpec("default", 1, settings, revision, tuple(outstanding), settle_seconds)
 
 
 def outstanding(number: int, *devices: tuple[str, int]) -> OutstandingClaim:
-    """Claim `number` as the operator lists it."""
+    """Builds the entry of claim `number` in the operator's list of outstanding claims."""
     return OutstandingClaim(uid(number), "default", f"claim-{number}", devices)
 
 
 def uid(number: int) -> str:
-    """A UID as the API server makes them."""
+    """Returns a UID in the format of the API server."""
     return f"00000000-0000-4000-8000-{number:012d}"
 
 
 def share(device: str, amount: int | str, request: str = "main", number: int = 0) -> dict[str, Any]:
-    """An allocation result of a grouped device."""
+    """Builds an allocation result of a grouped device."""
     return {
         "request": request,
         "driver": "dra.cpu",
@@ -84,7 +84,7 @@ def share(device: str, amount: int | str, request: str = "main", number: int = 0
 
 
 def whole(cpu: int, request: str = "main") -> dict[str, Any]:
-    """An allocation result of an individual device."""
+    """Builds an allocation result of an individual device."""
     return {"request": request, "driver": "dra.cpu", "pool": NODE, "device": f"cpudev{cpu:03d}"}
 
 
@@ -94,11 +94,11 @@ def claim_object(
     config: Sequence[Mapping[str, Any]] = (),
     pods: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A ResourceClaim as the API server keeps it, with the requests that its results are of."""
-    asked = Counter(result.get("request", "") for result in results)
+    """Builds an allocated ResourceClaim whose spec has the requests that its results name."""
+    counts = Counter(result.get("request", "") for result in results)
     return {
         "metadata": {"name": f"claim-{number}", "namespace": "default", "uid": uid(number)},
-        "spec": claim_spec(*(asking(name, count=count) for name, count in asked.items())),
+        "spec": claim_spec(*(device_request(name, count=count) for name, count in counts.items())),
         "status": {
             "allocation": {"devices": {"results": list(results), "config": list(config)}},
             "reservedFor": [{"resource": "pods", "name": pod, "uid": pod} for pod in pods],
@@ -107,17 +107,17 @@ def claim_object(
 
 
 def ref(number: int) -> ClaimRef:
-    """What the kubelet says of claim `number`."""
+    """Builds the reference to claim `number` that the kubelet sends."""
     return ClaimRef("default", f"claim-{number}", uid(number))
 
 
 def request(number: int, *results: Mapping[str, Any], pods: Sequence[str] = ()) -> ClaimRequest:
-    """What claim `number` asks."""
+    """Returns what the agent reads from claim `number` with these allocation results."""
     return read_request(ref(number), claim_object(number, results, pods=pods), NODE)
 
 
 def container(name: str, *cdi_devices: str, env: Sequence[str] = (), pod: str = "", cpus: CpuSet = EMPTY) -> Container:
-    """A container whose id, name and pod are called alike."""
+    """Builds a container; its id, its name and, unless `pod` is given, its pod's name and UID are equal."""
     return Container(
         id=name,
         name=name,
@@ -131,7 +131,7 @@ def container(name: str, *cdi_devices: str, env: Sequence[str] = (), pod: str = 
 
 
 def revived(checkpoint: Checkpoint, topology: Topology | None = None) -> NodeState:
-    """A node as a restarted agent finds it, before its runtime is there."""
+    """Builds the state of a node after the agent has restarted from a checkpoint and before a runtime is connected."""
     state = NodeState(NODE, topology or machine())
     for claim in checkpoint.claims:
         state.adopt(claim)
@@ -140,7 +140,7 @@ def revived(checkpoint: Checkpoint, topology: Topology | None = None) -> NodeSta
 
 
 def node(topology: Topology | None = None, runtime: RuntimeInfo = SAFE_RUNTIME, **settings: Any) -> NodeState:
-    """A node with settings and a synchronized runtime without containers."""
+    """Builds the state of a node that has settings and a synchronized runtime without containers."""
     state = NodeState(NODE, topology or machine())
     state.configure(spec(**settings))
     state.containers.connected(runtime)
@@ -150,29 +150,29 @@ def node(topology: Topology | None = None, runtime: RuntimeInfo = SAFE_RUNTIME, 
 
 
 def cdi(number: int, name: str | None = None) -> str:
-    """The CDI device of a claim, or of one of its requests."""
+    """Returns the name of the CDI device of a claim, or of one of its requests."""
     return f"claim-{uid(number)}" + (f"-{name}" if name else "")
 
 
 def granted(state: NodeState, number: int) -> str:
-    """A claim's CPUs."""
+    """Returns the CPUs that are granted to a claim."""
     return str(state.claims[uid(number)].cpus)
 
 
 def offered(state: NodeState) -> dict[str, int | None]:
-    """Device -> CPUs that it offers; None for an individual one."""
+    """Returns the number of CPUs that each device offers, by name; None for an individual device."""
     return {device.name: device.capacity.value if device.capacity else None for device in state.devices()}
 
 
 def running(state: NodeState, *containers: Container) -> None:
-    """Containers that the runtime has created and stored."""
-    for made in containers:
-        state.containers.create(made)
-        state.containers.created(made.id)
+    """Reports containers to the state as created, as the runtime does."""
+    for item in containers:
+        state.containers.create(item)
+        state.containers.created(item.id)
 
 
 def well(**differing: Any) -> Standing:
-    """Every side that the agent depends on has reported success, but for what differs."""
+    """Builds a standing in which everything that the agent depends on has reported success, except `differing`."""
     standing = Standing(
         config=Condition(NodeCondition.CONFIG_APPLIED, True, "Applied"),
         registration=RegistrationStatus(True),

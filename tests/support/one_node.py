@@ -1,4 +1,4 @@
-"""A simulated node beside a small API server: its real agent has settings, pods are bound to it by hand."""
+"""Runs one simulated node with a real agent and a small API server; tests bind pods to the node themselves."""
 
 import json
 import tempfile
@@ -32,18 +32,18 @@ PINNED = "sandbox.dra.cpu/Pinned"
 
 
 class OneNode:
-    """What a test drives and looks at."""
+    """The node and its API server, with methods to change and read the objects of the node."""
 
     def __init__(self, api: FakeApi, node: SimulatedNode) -> None:
         self.api = api
         self.node = node
 
     def claim(self, number: int, results: Sequence[Mapping[str, Any]], *pods: str) -> None:
-        """An allocated claim, reserved for these pods."""
+        """Adds an allocated claim that is reserved for these pods."""
         self.api.add("resourceclaims", claim_object(number, results, pods=pods), namespace="default")
 
     def pod(self, name: str, claims: Mapping[str, str] | None = None, **fields: Any) -> None:
-        """A pod with one container `main` that is bound to the node; its UID is its name unless one is given."""
+        """Adds a pod that is bound to the node and has one container, `main`; its UID is its name by default."""
         container = {
             "name": "main",
             "image": "busybox",
@@ -63,29 +63,30 @@ class OneNode:
         self.api.add("pods", body, namespace="default")
 
     def status(self, pod: str) -> dict[str, Any]:
-        """A pod's status; empty when there is no such pod."""
-        return next((one["status"] for one in self.api.all("pods") if one["metadata"]["name"] == pod), {})
+        """Returns a pod's status, or an empty one when the pod does not exist."""
+        return next((item["status"] for item in self.api.all("pods") if item["metadata"]["name"] == pod), {})
 
     def pinned(self, pod: str) -> str:
-        """What the pod's status says of its containers' CPUs."""
+        """Returns the message of the condition that reports the CPUs of the pod's containers."""
         conditions = self.status(pod).get("conditions", ())
-        return str(next((one.get("message", "") for one in conditions if one["type"] == PINNED), ""))
+        return str(next((entry.get("message", "") for entry in conditions if entry["type"] == PINNED), ""))
 
     def events(self, reason: str) -> list[str]:
-        """What was told of pods under this reason."""
-        return [one["note"] for one in self.api.all("events") if one["reason"] == reason]
+        """Returns the notes of all Events with this reason."""
+        return [event["note"] for event in self.api.all("events") if event["reason"] == reason]
 
     def devices(self) -> set[str]:
-        """What is published."""
-        return {one["name"] for it in self.api.all("resourceslices") for one in it["spec"].get("devices") or ()}
+        """Returns the names of the published devices."""
+        slices = self.api.all("resourceslices")
+        return {device["name"] for item in slices for device in item["spec"].get("devices") or ()}
 
     def delete(self, pod: str) -> None:
-        """As kubectl does: the kubelet has to end it first."""
+        """Marks a pod as deleted, as kubectl does; it disappears when the kubelet has ended its containers."""
         stamp = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-        self.api.edit("pods", f"default/{pod}", lambda one: one["metadata"].update(stamp))
+        self.api.edit("pods", f"default/{pod}", lambda item: item["metadata"].update(stamp))
 
     async def runs(self, *pods: str) -> None:
-        """Waits until these pods are running, and their status says where."""
+        """Waits until the status of these pods reports them as running."""
         await self.api.until(lambda: all(self.status(pod).get("phase") == "Running" for pod in pods))
 
     async def gone(self, pod: str) -> None:
@@ -93,12 +94,12 @@ class OneNode:
         await self.api.until(lambda: not self.status(pod))
 
     async def ready(self) -> None:
-        """Waits until the agent's devices are published."""
+        """Waits until the agent reports the phase Ready."""
         await self.api.until(lambda: self.api.get("cpunodes", NODE).get("status", {}).get("phase") == "Ready")
 
 
 def kubeconfig(path: Path, url: str) -> Path:
-    """A kubeconfig for a server without authentication."""
+    """Writes a kubeconfig for a server without authentication."""
     config = {
         "current-context": "sandbox",
         "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox"}}],
@@ -112,7 +113,7 @@ def kubeconfig(path: Path, url: str) -> Path:
 async def one_node(
     settings: CpuNodeSpec | None = None, machine: Machine = LAB, agent: AgentKind = "task", pace: Pace = HASTE
 ) -> AsyncIterator[OneNode]:
-    """A node that is up and ready."""
+    """Starts a node and its API server, and waits until the node is ready."""
     with tempfile.TemporaryDirectory(prefix="n") as folder:
         async with FakeApi() as api:
             root = Path(folder)

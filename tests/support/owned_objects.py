@@ -1,4 +1,4 @@
-"""Objects with every sort of field that is merged differently, and the shape that says how."""
+"""Hypothesis strategies for objects with every kind of field that server-side apply merges in its own way."""
 
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ TEXTS = st.sampled_from("xyz")
 PARTS = st.lists(
     st.fixed_dictionaries({"name": st.sampled_from("abc")}, optional={"use": TEXTS, "make": TEXTS}),
     unique_by=lambda part: part["name"],
-    min_size=1,  # an empty list of items is no field, and who says it owns nothing of it
+    min_size=1,  # an empty list has no items, so its manager would own nothing of it
 )
 SPECS = st.fixed_dictionaries(
     {},

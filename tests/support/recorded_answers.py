@@ -1,6 +1,6 @@
-"""What a real API server answered to good and bad objects (recorded/*.jsonl): `make record` asks it again.
+"""Reads the answers of a real API server to good and bad objects, which the sandbox's answers are compared with.
 
-The questions in these files are written by hand, the answers are not.
+The objects in recorded/*.jsonl are written by hand. `make record` sends them to a server and writes its answers.
 """
 
 import json
@@ -17,43 +17,43 @@ CRDS: Final = Path(__file__).parents[2] / "crds"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One object that was sent, and the answer."""
+    """One object that was sent to a real API server, and the server's answer."""
 
     what: str
-    kind: str  # the plural
+    kind: str  # the plural name
     new: Mapping[str, Any]
-    answer: Mapping[str, Any]  # code and fields, or stored
-    old: Mapping[str, Any] | None = None  # the object that `new` replaced; None: it was created
+    answer: Mapping[str, Any]  # either `code` and `fields`, or `stored`
+    old: Mapping[str, Any] | None = None  # the object before an update; None for a create
     old_status: Mapping[str, Any] | None = None
     subresource: str = ""
-    validation: str = "Ignore"  # the query's fieldValidation
+    validation: str = "Ignore"  # the query parameter fieldValidation
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.what}"
 
     @property
     def stored(self) -> Any:
-        """The object as it was stored; None when it was refused."""
+        """The stored object, or None when the server refused it."""
         return self.answer.get("stored")
 
 
 def recorded(name: str) -> list[Recorded]:
-    """The objects of a file."""
+    """Returns the objects and answers in a file."""
     return [Recorded(**entry) for entry in lines(name)]
 
 
 def lines(name: str) -> list[dict[str, Any]]:
-    """The entries of a file of JSON lines."""
+    """Returns the entries of a file of JSON lines."""
     return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()]
 
 
 def things() -> dict[str, Any]:
-    """The definition of the kind that the objects in custom.jsonl are of."""
+    """Returns the CustomResourceDefinition of the objects in custom.jsonl."""
     definition: dict[str, Any] = yaml.safe_load((FOLDER / "things.yaml").read_text())
     return definition
 
 
 def definitions() -> list[dict[str, Any]]:
-    """The definitions of all custom kinds that are asked about."""
+    """Returns the CustomResourceDefinitions of all custom kinds of which objects are recorded."""
     own = [yaml.safe_load((CRDS / f"{name}.yaml").read_text()) for name in ("cpudriverconfigs", "cpunodes")]
     return [things(), *own]

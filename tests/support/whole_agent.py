@@ -1,4 +1,4 @@
-"""The real agent between a fake API server, a fake kubelet and a fake runtime: real bytes over real sockets."""
+"""Runs the real agent over real sockets with a fake API server, a fake kubelet and a fake runtime."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,14 @@ from dracpu_sandbox.node.plugins import RegisteredPlugin
 
 
 class WholeNode:
-    """A node of a cluster: what a test drives and looks at."""
+    """One node with its agent, with methods to change and read the objects of the node."""
 
     def __init__(self, root: Path, api: FakeApi, runtime: NriRuntime, topology: Topology) -> None:
         self.root = root
         self.api = api
         self.runtime = runtime
         self.topology = topology
-        self.tree = (Path("/nonexistent"), Path("/nonexistent"))  # sysfs and procfs, for what is read while it runs
+        self.tree = (Path("/nonexistent"), Path("/nonexistent"))  # the sysfs and procfs that the agent reads later
         self.agent: Agent | None = None
         self.plugin: RegisteredPlugin | None = None
         self._stack = contextlib.AsyncExitStack()
@@ -37,48 +37,49 @@ class WholeNode:
 
     @property
     def kubelet(self) -> RegisteredPlugin:
-        """The driver as the kubelet knows it."""
+        """The driver that the kubelet has registered."""
         assert self.plugin is not None
         return self.plugin
 
     @property
     def status(self) -> dict[str, Any]:
-        """CpuNode.status."""
+        """The status of the CpuNode."""
         return dict(self.api.get("cpunodes", NODE).get("status") or {})
 
     def condition(self, kind: str) -> dict[str, Any]:
-        """One condition of the CpuNode; empty while there is none."""
-        return next((c for c in self.status.get("conditions", ()) if c["type"] == kind), {})
+        """Returns one condition of the CpuNode, or an empty one while the CpuNode does not have it."""
+        conditions = self.status.get("conditions", ())
+        return next((condition for condition in conditions if condition["type"] == kind), {})
 
     def devices(self) -> dict[str, Any]:
-        """The published devices by name."""
+        """Returns the published devices by name."""
         return {
             device["name"]: device
-            for one in self.api.all("resourceslices")
-            for device in one["spec"].get("devices") or ()
+            for item in self.api.all("resourceslices")
+            for device in item["spec"].get("devices") or ()
         }
 
     def configure(self, settings: CpuNodeSpec) -> None:
-        """Writes the CpuNode as the operator would."""
+        """Writes the CpuNode, as the operator does."""
         body = {"metadata": {"name": NODE}, "spec": encode_spec(settings)}
-        if any(one["metadata"]["name"] == NODE for one in self.api.all("cpunodes")):
+        if any(item["metadata"]["name"] == NODE for item in self.api.all("cpunodes")):
             self.api.edit("cpunodes", NODE, lambda node: node.update(spec=body["spec"]))
         else:
             self.api.add("cpunodes", body)
 
-    def claim(self, made: dict[str, Any]) -> None:
-        """An allocated claim, as the scheduler leaves it."""
-        self.api.add("resourceclaims", made, namespace="default")
+    def claim(self, allocated: dict[str, Any]) -> None:
+        """Adds an allocated claim."""
+        self.api.add("resourceclaims", allocated, namespace="default")
 
     def pod(self) -> PodSandbox:
-        """One more pod."""
+        """Returns the sandbox of a new pod."""
         self._pods += 1
         name = f"pod-{self._pods}"
         return PodSandbox(name=name, uid=name, namespace="default")
 
     @property
     def options(self) -> RunOptions:
-        """What the agent is started with."""
+        """The options that the agent is started with."""
         sysfs_root, procfs_root = self.tree
         return RunOptions(
             node_name=NODE,
@@ -96,7 +97,7 @@ class WholeNode:
         )
 
     async def start_agent(self) -> None:
-        """A new process: connects everywhere and is registered."""
+        """Starts an agent and waits until the kubelet has registered it and the runtime is synchronized."""
         client = await self._stack.enter_async_context(ApiClient(ApiAccess(self.api.url), version="test"))
         self.agent = Agent(self.options, self.topology, client)
         running = asyncio.create_task(self.agent.run())
@@ -106,17 +107,17 @@ class WholeNode:
         await self.runtime.synchronized()
 
     def read_machine_again(self) -> None:
-        """SIGHUP."""
+        """Does what the agent does on SIGHUP."""
         assert self.agent is not None
         self.agent.read_machine_again()
 
     async def stop_agent(self) -> None:
-        """SIGTERM."""
+        """Ends the agent and the fake kubelet."""
         await self._stack.aclose()
         self.agent = self.plugin = None
 
     async def ready(self) -> None:
-        """Waits until the CpuNode says so."""
+        """Waits until the CpuNode's phase is Ready."""
         await self.api.until(lambda: self.status.get("phase") == "Ready")
 
 
@@ -127,7 +128,7 @@ async def whole_node(
     tree: tuple[Path, Path] | None = None,
     gates: Iterable[str] = (),
 ) -> AsyncIterator[WholeNode]:
-    """A node with its agent running and, when it has settings, ready; `gates` are on besides those that always are."""
+    """Starts a node with its agent and waits until it is ready; `gates` are feature gates that are enabled, too."""
     with kubelet_root() as root:
         async with FakeApi() as api, NriRuntime(root / "nri.sock") as runtime:
             api.gates.update(gates)
