@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from lab.paths import Paths
-from lab.programs import PROGRAMS, Program, is_current, outdated, parse_build_info
+from lab.programs import PROGRAMS, Program, build_groups, is_current, outdated, parse_build_info
 
 RUNC = next(program for program in PROGRAMS if program.name == "runc")
 RUNC_INFO = f"""/lab/bin/runc: go1.26.8
@@ -50,3 +50,25 @@ def test_the_version_of_a_program_that_is_built_in_the_lab_s_module_is_that_of_t
 
 def test_missing_programs_are_outdated(tmp_path: Path) -> None:
     assert outdated(Paths(tmp_path), [RUNC]) == [RUNC]
+
+
+def test_the_outdated_programs_of_one_module_are_built_together() -> None:
+    names = [[program.name for program in group] for group in build_groups(PROGRAMS)]
+    assert names == [
+        ["kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kubectl"],
+        ["etcd"],
+        ["containerd", "containerd-shim-runc-v2", "ctr"],
+        ["runc"],
+        ["bridge", "loopback", "host-local"],
+        ["helm"],
+    ]
+
+
+def test_programs_of_one_module_with_other_settings_are_built_apart() -> None:
+    other = replace(RUNC, name="other", tags=())
+    assert build_groups([RUNC, other]) == [[RUNC], [other]]
+
+
+def test_go_gives_every_program_of_a_larger_group_the_name_that_the_lab_uses() -> None:
+    larger = [group for group in build_groups(PROGRAMS) if len(group) > 1]
+    assert all(program.package.endswith(f"/{program.name}") for group in larger for program in group)

@@ -5,8 +5,8 @@ outdated. So no separate record can disagree with the binary, and an incomplete 
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -106,14 +106,22 @@ def outdated(paths: Paths, programs: Sequence[Program] = PROGRAMS) -> list[Progr
     return [program for program in programs if not is_current(program, _build_info(paths.bin / program.name))]
 
 
+def build_groups(programs: Iterable[Program]) -> list[list[Program]]:
+    """Groups programs that one call of Go can build: those of one version of a module, with equal settings."""
+    groups: dict[Program, list[Program]] = {}
+    for program in programs:
+        groups.setdefault(replace(program, name="", package=""), []).append(program)
+    return list(groups.values())
+
+
 def build_programs(paths: Paths) -> None:
-    """Compiles what is outdated."""
-    for program in outdated(paths):
-        report(f"building {program.name} {program.version}")
-        if program.replaced:
-            _build_in_module(paths, program)
+    """Compiles what is outdated. Go is called once for a module, so that it links several programs at the same time."""
+    for group in build_groups(outdated(paths)):
+        report(f"building {', '.join(program.name for program in group)} {group[0].version}")
+        if group[0].replaced:
+            _build_in_module(paths, group)
         else:
-            _install(paths, program)
+            _install(paths, group)
 
 
 def _build_info(binary: Path) -> BuildInfo:
@@ -125,48 +133,53 @@ def _build_info(binary: Path) -> BuildInfo:
         return BuildInfo()
 
 
-def _install(paths: Paths, program: Program) -> None:
-    linker = "-s -w -extldflags -static" if program.cgo else "-s -w"
-    env = {"CGO_ENABLED": str(int(program.cgo)), "GOBIN": str(paths.bin), "GOFLAGS": "-trimpath"}
-    target = f"{program.source}@{program.version}"
-    run("go", "install", "-tags", ",".join(program.tags), "-ldflags", linker, target, cwd=Path("/"), env=env)
+def _install(paths: Paths, group: Sequence[Program]) -> None:
+    cgo, tags = group[0].cgo, group[0].tags
+    linker = "-s -w -extldflags -static" if cgo else "-s -w"
+    env = {"CGO_ENABLED": str(int(cgo)), "GOBIN": str(paths.bin), "GOFLAGS": "-trimpath"}
+    targets = [f"{program.source}@{program.version}" for program in group]
+    run("go", "install", "-tags", ",".join(tags), "-ldflags", linker, *targets, cwd=Path("/"), env=env)
 
 
-def _build_in_module(paths: Paths, program: Program) -> None:
-    """Builds in a module of ours that requires the program's, where its replace directives can be repeated."""
-    folder = paths.modules / program.module.replace("/", "_")
-    version, linker = program.version, "-s -w"
+def _build_in_module(paths: Paths, group: Sequence[Program]) -> None:
+    """Builds in a module of the lab that requires the programs' module and can repeat its replace directives."""
+    module, version, linker = group[0].module, group[0].version, "-s -w"
+    folder = paths.modules / module.replace("/", "_")
     replaces: Mapping[str, str] = {}
-    if program.module == "k8s.io/kubernetes":
+    if module == "k8s.io/kubernetes":
         replaces = staging_of(kubernetes_module(version), version)
         linker = f"{linker} {_kubernetes_version_flags(version)}"
-    write_whole(folder / "go.mod", module_file(program.module, version, replaces))
-    write_whole(folder / "tools.go", f'//go:build tools\n\npackage lab\n\nimport _ "{program.source}"\n')
+    write_whole(folder / "go.mod", module_file(module, version, replaces))
+    sources = [program.source for program in group]
+    imports = "".join(f'import _ "{source}"\n' for source in sources)
+    write_whole(folder / "tools.go", f"//go:build tools\n\npackage lab\n\n{imports}")
+    # Go names several programs after their folders, as PROGRAMS does; etcd's folder has another name, and it is alone
+    output = paths.bin / group[0].name if len(group) == 1 else paths.bin
     env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath"}
-    run("go", "build", "-ldflags", linker, "-o", paths.bin / program.name, program.source, cwd=folder, env=env)
+    run("go", "build", "-ldflags", linker, "-o", output, *sources, cwd=folder, env=env)
 
 
 def module_file(module: str, version: str, replaces: Mapping[str, str]) -> str:
-    """The text of the go.mod of a module of ours that requires another one."""
+    """Returns the text of a go.mod that requires a module and replaces some of its dependencies."""
     lines = [f"\t{replaced} => {replaced} {replacement}" for replaced, replacement in sorted(replaces.items())]
     return "\n".join([f"module lab\n\ngo 1.26.0\n\nrequire {module} {version}\n\nreplace (", *lines, ")\n"])
 
 
 def kubernetes_module(version: str) -> Path:
-    """The folder of the sources of Kubernetes, which Go fetches where they are missing."""
+    """Returns the folder of the sources of Kubernetes; Go downloads them if they are missing."""
     found = json.loads(run("go", "mod", "download", "-json", f"k8s.io/kubernetes@{version}", cwd=Path("/")))
     return Path(found["Dir"])
 
 
 def staging_of(sources: Path, version: str) -> dict[str, str]:
-    """Kubernetes keeps its libraries in its own tree as v0.0.0; each is released as v0.<minor>.<patch>."""
+    """Returns the replacements of Kubernetes' own libraries: its go.mod has v0.0.0, the releases v0.<minor>.<patch>."""
     requires = (line.split() for line in (sources / "go.mod").read_text().splitlines())
     released = "v0." + version.split(".", 1)[1]
     return {words[0]: released for words in requires if len(words) >= 2 and words[1] == "v0.0.0"}
 
 
 def _kubernetes_version_flags(version: str) -> str:
-    """What the components report as their version; `go build` alone would leave it at v0.0.0."""
+    """Returns linker flags that set the version that the components report; without them it is v0.0.0."""
     values = {
         "k8s.io/component-base/version.gitVersion": version,
         "k8s.io/component-base/version.gitMajor": "1",
