@@ -97,7 +97,7 @@ class Api:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def ask(self, question: Recorded) -> JsonObject:
-        """What the server answers: the object as it would store it, or the code and the fields that are wrong."""
+        """The server's answer: the object as it would store it, or the code and the fields that are wrong."""
         place = self._collections[question.kind]
         tried = {"dryRun": "All", "fieldValidation": question.validation}
         if question.old is None:
@@ -130,7 +130,7 @@ async def answered(api: Api, name: str) -> list[JsonObject]:
 
 
 async def corpus(api: Api) -> list[JsonObject]:
-    """What becomes of the objects in tests/support/corpus."""
+    """The server's answers to the objects in tests/support/corpus."""
     plurals = {
         definition["spec"]["names"]["kind"]: definition["spec"]["names"]["plural"] for definition in definitions()
     }

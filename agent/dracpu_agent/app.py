@@ -142,7 +142,7 @@ class Agent:
         self._hotplug.read_again()
 
     def standing(self) -> Standing:
-        """What each side that the agent depends on reported last."""
+        """The last report of each side that the agent depends on."""
         return Standing(
             config=self._settings.condition,
             registration=self._kubelet.registration,

@@ -33,7 +33,7 @@ from dracpu_api.settings import CpuNodeSpec, Settings
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What `grant` did, so that a failing transaction can be undone."""
+    """The result of `grant`, with which a failing transaction is undone."""
 
     claim: HeldClaim
     fresh: bool  # False: the ledger held the claim already, nothing was taken
@@ -123,7 +123,7 @@ class NodeState:
         return True
 
     def devices(self) -> tuple[Device, ...]:
-        """What to publish now; nothing without settings."""
+        """The devices to publish now; none without settings."""
         if self.spec is None:
             return ()
         settings = self._former or self.spec.settings

@@ -1,1 +1,1 @@
-"""What operator and agent share, and what is common to all Kubernetes clients: names, records, errors, conditions."""
+"""The code that operator and agent share: names, records, errors, conditions, and the basics of a Kubernetes client."""

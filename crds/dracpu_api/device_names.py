@@ -12,7 +12,7 @@ from dracpu_api.settings import GroupBy, Mode, Settings
 
 @dataclass(frozen=True, slots=True)
 class DeviceName:
-    """What the name of a device stands for."""
+    """The meaning of a device's name."""
 
     group_by: GroupBy | None  # None: a single CPU, as individual mode publishes it
     number: int = 0  # of the CPU or of the group; the whole machine is group 0

@@ -19,7 +19,7 @@ _NAME_LENGTH: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What an Event reports. `reason` and `action` are CamelCase: the outcome, and what was being done."""
+    """The contents of an Event. `reason` (the outcome) and `action` (the attempt) are CamelCase."""
 
     severity: Severity
     reason: str

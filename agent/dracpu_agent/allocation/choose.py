@@ -19,7 +19,7 @@ from dracpu_api.settings import Allocation, Strategy
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one request asks of one device."""
+    """The part of a request that concerns one device."""
 
     count: int
     allocation: Allocation

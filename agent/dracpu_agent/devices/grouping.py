@@ -66,7 +66,7 @@ def grouping_of(device: str) -> Grouping | None:
 
 
 def divided_over(device: str) -> Level:
-    """What `distributed` divides a request for this device over. An individual device leaves nothing to divide."""
+    """The groups over which `distributed` divides a request for this device; individual devices have none to divide."""
     found = grouping_of(device)
     return Level.UNCORES if found is None else found.divided_over
 

@@ -1,4 +1,4 @@
-"""What a group offers with fullCores: in which unit, and how many CPUs, so that every amount can be granted.
+"""Computes what a group offers with fullCores: the unit and the number of CPUs, so that every amount can be granted.
 
 The scheduler sees only a sum: every multiple of the unit that it subtracts must be available in whole cores, again and
 again. That is simple where all cores have the same number of threads. Where they do not (hybrid CPUs, threads that are

@@ -86,7 +86,7 @@ def _withholds(topology: Topology, settings: Settings | None) -> bool:
 
 
 def _lowest_free_core(topology: Topology, taken: CpuSet) -> CpuSet:
-    """What is left of the lowest one where claims have a part of each."""
+    """The lowest core that no claim uses; the free threads of the lowest core where claims use a part of each."""
     free = [threads - taken for threads in topology.cores.values()]
     whole = (left for left, threads in zip(free, topology.cores.values(), strict=True) if left == threads)
     return next(whole, EMPTY) or next(filter(None, free), EMPTY)

@@ -141,7 +141,7 @@ class Containers:
         self._board.check_start(container, self.division)
 
     def cpus_for_update(self, container_id: str) -> CpuSet:
-        """What to repeat when the kubelet updates a container; empty: nothing."""
+        """The CPUs to repeat when the kubelet updates a container; empty: nothing to repeat."""
         return self._board.cpus_for_update(container_id, self.division)
 
     def ended(self, container_id: str) -> None:

@@ -42,7 +42,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a container carries when the kubelet has given it one use of a claim."""
+    """The marks of a container that the kubelet has given one use of a claim."""
 
     use: Use
     env: str

@@ -32,7 +32,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What each side reported last. Every value is owned by the part of the agent that deals with that side."""
+    """The last report of each side. Every value is owned by the part of the agent that deals with that side."""
 
     config: Condition
     registration: RegistrationStatus | None  # None: the kubelet has not answered yet

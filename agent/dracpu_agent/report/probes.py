@@ -1,4 +1,4 @@
-"""What the kubelet asks of the agent at any time: whether it is alive, whether it is ready, how the devices are."""
+"""Answers the kubelet's probes and its device health stream."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from dracpu_agent.report.device_health import health_of
 
 
 class Probes:
-    """Answers from the state of this moment."""
+    """Computes every answer when it is requested."""
 
     def __init__(self, node: NodeState, standing: Callable[[], Standing]) -> None:
         self._node = node

@@ -1,4 +1,4 @@
-"""What follows from the runtime's name and versions: which facts can be relied on, and what would be dangerous.
+"""Derives from the runtime's name and versions which facts can be relied on, and which calls would be dangerous.
 
 A version that is not known counts as old: then a claim is proven in the slower way, and updates wait for a hook.
 """

@@ -1,1 +1,1 @@
-"""What happens when: claims, pinning, settings, recovery and audit, one module for each job."""
+"""The jobs of the agent, one module for each: claims, pinning, settings, recovery, audit and others."""

@@ -21,7 +21,7 @@ _WRITTEN_METADATA: Final = ("name", "labels", "annotations")
 
 
 class Action(Enum):
-    """What to do with the config."""
+    """The ways to treat the config."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -30,7 +30,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do, and why when the config is left alone."""
+    """The decision, with its reason when the config is left alone."""
 
     action: Action
     reason: str = ""
@@ -59,7 +59,7 @@ def read_manifest(text: str) -> Json:
 
 
 def decide(existing: Json | None) -> Decision:
-    """What to do with the config; `existing` is None when the API server has none of that name."""
+    """Decides how to treat the config; `existing` is None when the API server has none of that name."""
     if existing is None:
         return Decision(Action.CREATE)
     entries = [entry for entry in existing["metadata"].get("managedFields") or () if not entry.get("subresource")]

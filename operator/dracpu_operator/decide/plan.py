@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write, and which nodes each config has."""
+    """The writes to make, and the nodes of each config."""
 
     selected: Mapping[str, Selected]  # by the config's name
     changes: tuple[Change, ...]

@@ -24,7 +24,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a valid config asks for."""
+    """The contents of a valid config."""
 
     spec: CpuDriverConfigSpec
     settings: Settings

@@ -1,4 +1,4 @@
-"""What a new status of a config means beside the former one: whether to write it, how soon, and with which Events."""
+"""Compares a config's new status with the former one: whether to write it, how soon, and with which Events."""
 
 from typing import Final
 

@@ -16,7 +16,7 @@ NAMED: Final = 3  # nodes that a message names; `kubectl get cpunodes` shows all
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a condition reports."""
+    """The contents of a condition."""
 
     true: bool
     reason: ConfigReason

@@ -1,1 +1,1 @@
-"""What the operator knows of the cluster: watches and lists feed the records that decisions work on."""
+"""The operator's view of the cluster: watches and lists feed the records that decisions work on."""

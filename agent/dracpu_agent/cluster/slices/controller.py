@@ -1,4 +1,4 @@
-"""Keeps the node's ResourceSlices in the desired state, whoever changes them.
+"""Keeps the node's ResourceSlices in the desired state when others change them.
 
 The kubelet deletes all slices of a node when it starts and when a driver was away for 30 s, so a deleted slice is
 published again at once. Slices that are deleted again and again are published again after growing delays.
