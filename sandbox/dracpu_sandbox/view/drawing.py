@@ -1,12 +1,13 @@
 """A node as a picture: a pure function of its CpuNode, so that it draws any cluster's nodes.
 
-    node-1  grouped by numanode  Ready  16 CPUs: 2 reserved, 4 held by 1 claim, 10 shared
-    ┌ socket 0 ──────────────┐ ┌ socket 1 ──────────────┐
+    node-1  grouped by numanode  Ready
+    16 CPUs: 2 reserved, 4 held by 1 claim, 10 shared
+    ┌─ socket 0 ─────────────┐ ┌─ socket 1 ─────────────┐
     │ NUMA 0  [## CC CC ··]  │ │ NUMA 1  [·· ·· ·· ··]  │
     └────────────────────────┘ └────────────────────────┘
     C default/web 2-5
 
-A character is a CPU, a word is a core, brackets hold what shares an L3 cache. No line is wider than asked for.
+A character is a CPU, a word is a core, brackets hold what shares an L3 cache.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from rich.box import SQUARE
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from dracpu_agent.topology.topology import CORE_TYPES
@@ -21,12 +27,10 @@ from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_sandbox.resources import JsonObject
 from dracpu_sandbox.view.marks import HELD, RESERVED, SHARED, Uses, uses_of
 
-LEAST_WIDTH: Final = 24
-
 _LEGEND: Final = ((RESERVED, "reserved"), (SHARED, "shared"), (HELD, "held, unlisted"))
 _PHASES: Final = {"Ready": "green", "Draining": "yellow", "Settling": "yellow", "Failed": "bold red"}
 _LABEL: Final = "dim"
-_GAP: Final = 2  # between words of a line
+_GAP: Final = Text("  ")  # between the words of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +43,26 @@ class _Group:
     words: tuple[CpuSet | str, ...]  # cores; before those of a type its name
 
 
-def draw(node: JsonObject, width: int) -> list[Text]:
-    """The node's lines: a heading, its sockets, its claims, and what is wrong with it."""
-    width = max(width, LEAST_WIDTH)
+def draw(node: JsonObject) -> RenderableType:
+    """The picture: a heading, the node's sockets, its claims, and its conditions that are False."""
     status = node.get("status") or {}
     try:
         groups = _groups(((status.get("topology") or {}).get("layout")) or ())
         uses = uses_of(status, [cpu for group in groups for core in _cores(group) for cpu in core])
     except (CpuSetError, KeyError) as error:
-        trouble = Text(f"its status cannot be read: {error}", style="red")
-        return [*_wrapped(_heading(node, "", Uses()), width), *_wrapped([trouble], width)]
-    total = sum(len(core) for group in groups for core in _cores(group))
-    counts = _counts(uses, total) if groups else "no CPUs reported yet"
-    sockets = [_socket(list(rows), uses, width) for _, rows in groupby(groups, key=lambda group: group.socket)]
-    return [
-        *_wrapped(_heading(node, counts, uses), width),
-        *_side_by_side(sockets, width),
-        *_wrapped(_claims(uses), width),
-        *(line for problem in _problems(status) for line in _wrapped(problem, width, gap=1)),
-    ]
+        return Group(_heading(node), Text(f"its status cannot be read: {error}", style="red"))
+    if not groups:
+        return Group(_heading(node), "no CPUs reported yet")
+    sockets = [_socket(list(rows), uses) for _, rows in groupby(groups, key=lambda group: group.socket)]
+    parts: list[RenderableType] = [_heading(node), _counts(uses, groups), Columns(sockets, padding=(0, 1))]
+    if claims := _claims(uses):
+        parts.append(Columns(claims, padding=(0, 2)))
+    return Group(*parts, *_problems(status))
 
 
 def legend() -> Text:
     """The meaning of the marks that all nodes share."""
-    known = _joined([Text.assemble((mark.character, mark.style), " ", name) for mark, name in _LEGEND])
+    known = _GAP.join(Text.assemble((mark.character, mark.style), " ", name) for mark, name in _LEGEND)
     return Text.assemble(known, "  letter, digit: a claim  word: a core  []: an L3 cache")
 
 
@@ -79,76 +79,40 @@ def _cores(group: _Group) -> list[CpuSet]:
     return [word for word in group.words if isinstance(word, CpuSet)]
 
 
-def _heading(node: JsonObject, counts: str, uses: Uses) -> list[Text]:
+def _heading(node: JsonObject) -> Text:
     status, settings = node.get("status") or {}, (node.get("spec") or {}).get("settings") or {}
     phase = status.get("phase") or "Pending"
     words = [Text(node["metadata"]["name"], style="bold")]
     if mode := settings.get("mode"):
         words.append(Text(f"grouped by {settings.get('groupBy')}" if mode == "grouped" else mode))
-    words.append(Text(phase, style=_PHASES.get(phase, "bold")))
-    return words + ([Text(counts)] if counts else [])
+    return _GAP.join([*words, Text(phase, style=_PHASES.get(phase, "bold"))])
 
 
-def _counts(uses: Uses, total: int) -> str:
+def _counts(uses: Uses, groups: Iterable[_Group]) -> str:
+    total = sum(len(core) for group in groups for core in _cores(group))
     claims = len(uses.claims) + uses.unnamed
     held = f"{len(uses.exclusive)} held by {_count(claims, 'claim')}" if claims else f"{len(uses.exclusive)} held"
     return f"{_count(total, 'CPU')}: {len(uses.reserved)} reserved, {held}, {len(uses.shared)} shared"
 
 
-def _socket(groups: Sequence[_Group], uses: Uses, width: int) -> list[Text]:
-    """A box; a line in it for each NUMA node, more where it is too wide."""
-    body: list[Text] = []
-    inner = width - 4
-    label_width = max(len(f"NUMA {group.numa}") for group in groups)
+def _socket(groups: Sequence[_Group], uses: Uses) -> Panel:
+    """A box with a row for each NUMA node."""
+    table = Table.grid(padding=(0, 2))
     for numa, rows in groupby(groups, key=lambda group: group.numa):
-        label = Text(f"NUMA {numa}".ljust(label_width), style=_LABEL)
-        blocks = [block for row in rows for block in _blocks(row, uses, inner - label_width - _GAP)]
-        for number, line in enumerate(_wrapped(blocks, inner - label_width - _GAP, gap=1)):
-            body.append(Text.assemble(label if not number else " " * label_width, " " * _GAP, line))
-    return _boxed(f"socket {groups[0].socket}", body)
+        table.add_row(Text(f"NUMA {numa}", style=_LABEL), Text(" ").join(_block(row, uses) for row in rows))
+    return Panel(table, title=f"socket {groups[0].socket}", title_align="left", box=SQUARE, expand=False)
 
 
-def _blocks(group: _Group, uses: Uses, width: int) -> list[Text]:
-    """The cores of one L3 cache in brackets; one block for each line that they need."""
+def _block(group: _Group, uses: Uses) -> Text:
+    """The cores of one L3 cache in brackets; without them where the kernel reports no cache."""
     words = [
         Text.assemble(*((mark.character, mark.style) for mark in map(uses.mark, word)))
         if isinstance(word, CpuSet)
         else Text(word, style=_LABEL)
         for word in group.words
     ]
-    lines = _wrapped(words, width - 2, gap=1)
-    if group.l3 < 0:  # the kernel reports none
-        return lines
-    first, last = 0, len(lines) - 1
-    return [
-        Text.assemble("[" if number == first else " ", line, "]" if number == last else "")
-        for number, line in enumerate(lines)
-    ]
-
-
-def _boxed(title: str, body: Sequence[Text]) -> list[Text]:
-    inner = max(len(title), *(line.cell_len for line in body))
-    rows = [Text.assemble("│ ", line, " " * (inner - line.cell_len), " │") for line in body]
-    top = Text(f"┌ {title} {'─' * (inner - len(title))}┐")
-    return [top, *rows, Text(f"└{'─' * (inner + 2)}┘")]
-
-
-def _side_by_side(boxes: Sequence[list[Text]], width: int) -> list[Text]:
-    """As many boxes beside each other as the width allows, all of them below the former."""
-    lines: list[Text] = []
-    row: list[list[Text]] = []
-    for box in boxes:
-        if row and sum(drawn[0].cell_len + 1 for drawn in row) + box[0].cell_len > width:
-            lines.extend(_row(row))
-            row = []
-        row.append(box)
-    return lines + (_row(row) if row else [])
-
-
-def _row(boxes: Sequence[list[Text]]) -> list[Text]:
-    height = max(map(len, boxes))
-    padded = [[*box, *[Text(" " * box[0].cell_len)] * (height - len(box))] for box in boxes]
-    return [_joined(parts, gap=1) for parts in zip(*padded, strict=True)]
+    cores = Text(" ").join(words)
+    return cores if group.l3 < 0 else Text.assemble("[", cores, "]")
 
 
 def _claims(uses: Uses) -> list[Text]:
@@ -158,35 +122,13 @@ def _claims(uses: Uses) -> list[Text]:
     return named + ([Text(f"and {_count(uses.unnamed, 'claim')} more")] if uses.unnamed else [])
 
 
-def _problems(status: JsonObject) -> list[list[Text]]:
+def _problems(status: JsonObject) -> list[Text]:
     """The conditions that are False, in the agent's words."""
     return [
-        [
-            Text(word, style="red")
-            for word in f"{condition['type']}: {condition.get('message') or condition.get('reason')}".split()
-        ]
+        Text(f"{condition['type']}: {condition.get('message') or condition.get('reason')}", style="red")
         for condition in status.get("conditions") or ()
         if condition.get("status") == "False"
     ]
-
-
-def _wrapped(words: Sequence[Text], width: int, gap: int = _GAP) -> list[Text]:
-    """The words in as few lines as the width allows; what is wider than a line is cut."""
-    lines: list[list[Text]] = []
-    room = 0
-    for word in words:
-        word.truncate(width, overflow="ellipsis")
-        if not lines or word.cell_len + gap > room:
-            lines.append([word])
-            room = width - word.cell_len
-        else:
-            lines[-1].append(word)
-            room -= gap + word.cell_len
-    return [_joined(line, gap=gap) for line in lines]
-
-
-def _joined(words: Sequence[Text], gap: int = _GAP) -> Text:
-    return Text(" " * gap).join(words)
 
 
 def _count(number: int, what: str) -> str:

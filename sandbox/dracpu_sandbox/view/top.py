@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -41,7 +41,9 @@ async def print_once(watched: Watched, console: Console) -> None:
     missing = [name for name in watched.names if name not in nodes]
     if missing:
         raise SandboxError(f'there is no CpuNode "{missing[0]}"; there are: {", ".join(sorted(nodes)) or "none"}')
-    console.print(_lines(_chosen(nodes, watched.names), console.width))
+    for node in _chosen(nodes, watched.names):
+        console.print(draw(node), "")
+    console.print(legend())
 
 
 async def follow(watched: Watched, console: Console) -> None:
@@ -52,9 +54,9 @@ async def follow(watched: Watched, console: Console) -> None:
         with Live(console=console, screen=True, auto_refresh=False) as live, _on_resize(redraw):
             group.create_task(mirror.run(), name="nodes")
             while True:
-                size, trouble = console.size, await _trouble(client)
+                trouble = await _trouble(client)
                 nodes = {name: node for (_, name), node in mirror.items.items()}
-                live.update(Group(*screen(nodes, watched.names, size.width, size.height, trouble)), refresh=True)
+                live.update(screen(nodes, watched.names, console, trouble), refresh=True)
                 await asyncio.sleep(_LEAST_SECONDS)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_ALIVE_SECONDS):
@@ -73,22 +75,22 @@ async def _trouble(client: KubeClient) -> str:
     return ""
 
 
-def screen(
-    nodes: Mapping[str, JsonObject], names: Sequence[str], width: int, height: int, trouble: str = ""
-) -> list[Text]:
-    """The lines that fit: whole nodes, a line about the others, and the legend."""
-    header = [*([Text(trouble, style="bold red")] if trouble else []), *legend().wrap(Console(width=width), width)]
-    lines: list[Text] = []
-    chosen = _chosen(nodes, names)
+def screen(nodes: Mapping[str, JsonObject], names: Sequence[str], console: Console, trouble: str = "") -> Group:
+    """What fits on the screen: the legend, whole nodes, and a line about the others."""
+
+    def height(part: RenderableType) -> int:
+        return len(console.render_lines(part))
+
+    parts: list[RenderableType] = [*([Text(trouble, style="bold red")] if trouble else []), legend()]
+    chosen, room = _chosen(nodes, names), console.height - sum(map(height, parts))
     for number, node in enumerate(chosen):
-        drawn = [*draw(node, width), Text()]
-        left = len(chosen) - number
-        room = height - len(header) - len(lines) - (1 if left > 1 else 0)
-        if lines and len(drawn) - 1 > room:
-            lines.append(Text(f"and {left} more: make the window larger, or name the nodes", style="dim"))
+        drawn, left = draw(node), len(chosen) - number
+        if number and height(drawn) > room - (left > 1):
+            parts.append(Text(f"and {left} more: make the window larger, or name the nodes", style="dim"))
             break
-        lines.extend(drawn)
-    return [*header, *(lines or [Text("no CpuNode yet", style="dim")])][:height]
+        parts += [drawn, ""]
+        room -= height(drawn) + 1
+    return Group(*parts, *([] if chosen else ["no CpuNode yet"]))
 
 
 @contextlib.contextmanager
@@ -110,8 +112,3 @@ def _chosen(nodes: Mapping[str, JsonObject], names: Sequence[str]) -> list[JsonO
 
 def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
-
-
-def _lines(nodes: Iterable[JsonObject], width: int) -> Text:
-    drawn = [line for node in nodes for line in (*draw(node, width), Text())]
-    return Text("\n").join([*drawn, legend()])
