@@ -29,7 +29,7 @@ from dracpu_sandbox.node.agents import AgentKind
 from dracpu_sandbox.node.kubelet import NoContainerError
 from dracpu_sandbox.node.node import SimulatedNode
 from dracpu_sandbox.operating import operate
-from dracpu_sandbox.resources import CPU_NODES, JsonObject
+from dracpu_sandbox.resources import CPU_NODES, JsonObject, conditions_of
 from dracpu_sandbox.waiting import either, mirrored
 
 _STARTED_AT_ONCE: Final = 8  # nodes: all have to register within the kubelet's deadlines
@@ -184,10 +184,9 @@ def _why(node: JsonObject | None) -> str:
     """Why a node is not ready, in its agent's words."""
     if node is None:
         return "it has no CpuNode"
-    conditions = (node.get("status") or {}).get("conditions") or ()
     problems = [
-        f"{condition['type']}: {condition['message'] or condition['reason']}"
-        for condition in conditions
+        f"{kind}: {condition['message'] or condition['reason']}"
+        for kind, condition in conditions_of(node).items()
         if condition["status"] == "False"
     ]
     return "; ".join(problems) or "its agent has not reported anything"

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from dracpu_sandbox.client import KubeClient
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.resources import EVENTS, JsonObject
+from dracpu_sandbox.resources import EVENTS, JsonObject, conditions_of
 
 _LONGEST_NOTE: Final = 1024  # the API's limit
 
@@ -28,9 +28,8 @@ def condition(kind: str, status: bool, reason: str = "", message: str = "") -> J
 
 def has_condition(pod: JsonObject, wanted: JsonObject) -> bool:
     """Whether the pod's status has this condition already."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    names = ("type", "status", "reason", "message")
-    return any(all(known.get(name) == wanted.get(name) for name in names) for known in conditions)
+    known = conditions_of(pod).get(wanted["type"], {})
+    return all(known.get(name) == wanted.get(name) for name in ("status", "reason", "message"))
 
 
 class EventRecorder:

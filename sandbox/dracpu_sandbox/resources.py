@@ -36,6 +36,11 @@ def key_of(item: JsonObject) -> Key:
     return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
+def conditions_of(item: JsonObject | None) -> dict[str, JsonObject]:
+    """The conditions in an object's status, by type."""
+    return {found["type"]: found for found in ((item or {}).get("status") or {}).get("conditions") or ()}
+
+
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)

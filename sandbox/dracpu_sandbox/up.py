@@ -16,7 +16,7 @@ from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.folder import offer
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.exported import find_machine
-from dracpu_sandbox.machines.presets import DEFAULT_MACHINES
+from dracpu_sandbox.machines.presets import DEFAULT_MACHINES, named_nodes
 
 Say = Callable[[str], object]
 
@@ -63,10 +63,9 @@ async def up(options: UpOptions, say: Say) -> None:
 
 
 def machines_of(names: tuple[str, ...], nodes: int | None) -> dict[str, Machine]:
-    """The nodes by name; machines take turns when there are more nodes than machines."""
+    """The nodes by name."""
     machines = tuple(find_machine(name) for name in names) or DEFAULT_MACHINES
-    count = len(machines) if nodes is None else nodes
-    return {f"node-{number + 1}": machines[number % len(machines)] for number in range(count)}
+    return named_nodes(machines, nodes or len(machines))
 
 
 def what_next(kubeconfig: Path, example: Path, program: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Machines with a name: what `--machine NAME` offers, and what tests read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dracpu_api.cpuset import CpuSet
@@ -42,6 +42,12 @@ XEON = Machine(
 )
 EPYC = Machine("epyc", cores=uniform(32, 2), numbering="split", numa_nodes=4, l3_groups=8)  # NPS4
 DEFAULT_MACHINES: Final = (XEON, EPYC, HYBRID)
+
+
+def named_nodes(machines: Sequence[Machine], count: int) -> dict[str, Machine]:
+    """So many nodes by name; machines take turns."""
+    return {f"node-{number + 1}": machines[number % len(machines)] for number in range(count)}
+
 
 PRESETS: Final[Mapping[str, Machine]] = {
     machine.name: machine

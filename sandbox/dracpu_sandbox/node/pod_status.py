@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dracpu_sandbox.node.pods import ContainerSpec, Phase, Pod, Run, Runs
-from dracpu_sandbox.resources import JsonObject
+from dracpu_sandbox.resources import JsonObject, conditions_of
 
 PINNED: Final = "sandbox.dra.cpu/Pinned"
 _CREATING: Final = "ContainerCreating"
@@ -41,7 +41,7 @@ def status_of(pod: Pod, seen: Seen) -> JsonObject:
         _condition("Ready", ready, "" if ready else unready),
         _condition(PINNED, bool(pinned), "Running" if pinned else "NothingRuns", pinned),
     ]
-    former = {condition["type"]: condition for condition in pod.status.get("conditions") or ()}
+    former = conditions_of(pod.object)
     status: JsonObject = {
         "phase": seen.phase,
         "conditions": [_turned(condition, former.get(condition["type"]), seen.now) for condition in conditions],

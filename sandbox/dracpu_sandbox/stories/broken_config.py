@@ -1,8 +1,7 @@
 """A config that no node can apply stops at the first node, changes nothing, and goes on when it is corrected."""
 
-from dracpu_sandbox.resources import CONFIGS, CPU_NODES, EVENTS
+from dracpu_sandbox.resources import CONFIGS, CPU_NODES, EVENTS, conditions_of
 from dracpu_sandbox.stories.manifests import single_devices
-from dracpu_sandbox.stories.seeing import conditions_of
 from dracpu_sandbox.stories.telling import CONFIG, Story
 
 MACHINES = ("lab", "lab")  # 8 CPUs in two NUMA nodes; the lowest core stays with the system

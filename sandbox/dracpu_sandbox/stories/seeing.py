@@ -4,14 +4,9 @@ from typing import Final
 
 from dracpu_api.names import CAPACITY_CPU
 from dracpu_sandbox.client import KubeClient
-from dracpu_sandbox.resources import EVENTS, SLICES, JsonObject
+from dracpu_sandbox.resources import EVENTS, SLICES, JsonObject, conditions_of
 
 _NO_REASON: Final = ("ContainerCreating", "PodInitializing")  # waiting for these does not say why
-
-
-def conditions_of(item: JsonObject | None) -> dict[str, JsonObject]:
-    """The conditions in an object's status, by type."""
-    return {found["type"]: found for found in ((item or {}).get("status") or {}).get("conditions") or ()}
 
 
 async def devices_of(client: KubeClient, node: str) -> dict[str, int]:

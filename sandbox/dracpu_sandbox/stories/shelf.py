@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.exported import find_machine
+from dracpu_sandbox.machines.presets import named_nodes
 
 NAMES: Final = (
     "quickstart", "exhausted", "claim-shapes", "individual-cpus", "l3cache", "forged-claim",
@@ -46,8 +47,7 @@ class Scenario:
             raise ScenarioError(
                 f"{self.name} plays on {self.nodes} node(s): only a story that sets NODES takes --nodes"
             )
-        count = nodes or self.nodes
-        return {f"node-{number + 1}": self.machines[number % len(self.machines)] for number in range(count)}
+        return named_nodes(self.machines, nodes or self.nodes)
 
 
 def find(name: str) -> Scenario:

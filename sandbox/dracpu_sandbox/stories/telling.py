@@ -18,10 +18,10 @@ from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.node.kubelet import NoContainerError
 from dracpu_sandbox.node.node import SimulatedNode
 from dracpu_sandbox.node.pods import HOLD_ANNOTATION
-from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, CONFIGS, CPU_NODES, NODES, PODS, JsonObject
+from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, CONFIGS, CPU_NODES, NODES, PODS, JsonObject, conditions_of
 from dracpu_sandbox.stories import manifests
 from dracpu_sandbox.stories.manifests import CONTAINER, NAMESPACE, Containers
-from dracpu_sandbox.stories.seeing import conditions_of, devices_of, pod_seen
+from dracpu_sandbox.stories.seeing import devices_of, pod_seen
 from dracpu_sandbox.waiting import mirrored
 
 CONFIG: Final = "default"

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from dracpu_agent.topology.topology import CORE_TYPES
 from dracpu_api.cpuset import CpuSet, CpuSetError
-from dracpu_sandbox.resources import JsonObject
+from dracpu_sandbox.resources import JsonObject, conditions_of
 from dracpu_sandbox.view.marks import HELD, RESERVED, SHARED, Uses, uses_of
 
 _LEGEND: Final = ((RESERVED, "reserved"), (SHARED, "shared"), (HELD, "held, unlisted"))
@@ -57,7 +57,7 @@ def draw(node: JsonObject) -> RenderableType:
     parts: list[RenderableType] = [_heading(node), _counts(uses, groups), Columns(sockets, padding=(0, 1))]
     if claims := _claims(uses):
         parts.append(Columns(claims, padding=(0, 2)))
-    return Group(*parts, *_problems(status))
+    return Group(*parts, *_problems(node))
 
 
 def legend() -> Text:
@@ -122,11 +122,11 @@ def _claims(uses: Uses) -> list[Text]:
     return named + ([Text(f"and {_count(uses.unnamed, 'claim')} more")] if uses.unnamed else [])
 
 
-def _problems(status: JsonObject) -> list[Text]:
+def _problems(node: JsonObject) -> list[Text]:
     """The conditions that are False, in the agent's words."""
     return [
-        Text(f"{condition['type']}: {condition.get('message') or condition.get('reason')}", style="red")
-        for condition in status.get("conditions") or ()
+        Text(f"{kind}: {condition.get('message') or condition.get('reason')}", style="red")
+        for kind, condition in conditions_of(node).items()
         if condition.get("status") == "False"
     ]
 
