@@ -33,7 +33,7 @@ _READY_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 _END_SECONDS: Final = 10.0
 
-# Pods of the sandbox need no token of a ServiceAccount, and the simulated kubelets keep their nodes' taints themselves
+# Pods of the sandbox need no token of a ServiceAccount, and nothing would remove the taint of a new Node
 _WITHOUT: Final = "ServiceAccount,TaintNodesByCondition"
 
 
@@ -141,7 +141,7 @@ def _commands(folder: Path, server: str, secret: _Secrets) -> Mapping[str, list[
             "service-cluster-ip-range": "10.96.0.0/16",
             "authorization-mode": "RBAC",
             "disable-admission-plugins": _WITHOUT,
-            "endpoint-reconciler-type": "none",  # nobody reaches it through a Service
+            "endpoint-reconciler-type": "none",  # nothing reaches it through a Service
         },
         SCHEDULER: component,
         CONTROLLERS: {
@@ -193,7 +193,7 @@ async def _started(program: Path, folder: Path, *words: str) -> AsyncGenerator[_
         try:
             started = await asyncio.create_subprocess_exec(
                 program, *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,  # Ctrl-C is for us, who end them in order
+                start_new_session=True,  # Ctrl-C is for the sandbox, which ends them in order
                 cwd=folder,
             )  # fmt: skip
         except OSError as error:
