@@ -52,7 +52,7 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {  # by resource; others sho
         Column("IP", "", cell=cells.pod_ip, priority=1),
         Column("Node", "", cell=at("spec", "nodeName", otherwise=cells.NONE), priority=1),
         Column("Nominated Node", "", cell=at("status", "nominatedNodeName", otherwise=cells.NONE), priority=1),
-        Column("Readiness Gates", "", cell=cells.pod_gates, priority=1),
+        Column("Readiness Gates", "", cell=lambda pod: cells.NONE, priority=1),
     ),
     "configmaps": (Column("Data", "", cell=cells.config_map_size), AGE),
     "events": _EVENT_COLUMNS,

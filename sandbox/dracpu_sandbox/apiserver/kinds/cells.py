@@ -113,15 +113,6 @@ def pod_ip(pod: JsonObject) -> str:
     return str(next((address["ip"] for address in dig(pod, "status", "podIPs") or ()), NONE))
 
 
-def pod_gates(pod: JsonObject) -> str:
-    """READINESS GATES: how many of them are fulfilled."""
-    gates = {gate["conditionType"] for gate in dig(pod, "spec", "readinessGates") or ()}
-    if not gates:
-        return NONE
-    met = len([condition for condition in _conditions(pod) if condition["type"] in gates and _is_true(condition)])
-    return f"{met}/{len(gates)}"
-
-
 def _init_containers(pod: JsonObject) -> list[JsonObject]:
     return dig(pod, "spec", "initContainers") or []
 

@@ -1,6 +1,5 @@
-"""The kinds of which little is checked, and little filled in: namespaces, nodes, ConfigMaps, Events, Leases."""
+"""The kinds of which little is checked, and little filled in: namespaces, nodes, Events, Leases."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,8 +7,6 @@ from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.model import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 
-_DATA: Final = ("data", "binaryData")
-_KEY: Final = "[-._a-zA-Z0-9]+"
 # times that events have as null where they were not given: `kubectl get events --sort-by=.lastTimestamp` looks for them
 _CORE_EVENT: Final[JsonObject] = {
     "eventTime": None,
@@ -44,18 +41,6 @@ def node_with_defaults(node: JsonObject) -> JsonObject:
     status: JsonObject = node.get("status") or {}
     allocatable = {"allocatable": status["capacity"]} if status.get("capacity") else {}
     return {**node, "spec": node.get("spec") or {}, "status": {**allocatable, **status}}
-
-
-def check_config_map(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a ConfigMap."""
-    for field in _DATA:
-        for key in item.get(field) or ():
-            if not re.fullmatch(_KEY, key):
-                yield problems.invalid(f"{field}[{key}]", key, "must be letters, digits, '-', '_' and '.'")
-    if old is not None and old.get("immutable"):
-        for field in ("immutable", *_DATA):
-            if item.get(field) != old.get(field):
-                yield problems.forbidden(field, "cannot be changed: the object is immutable")
 
 
 def core_event_with_defaults(event: JsonObject) -> JsonObject:

@@ -38,7 +38,6 @@ class Semantics:
 
 _NONE: Final = Semantics()
 _TABLE: Final[Mapping[str, Semantics]] = {  # by resource
-    "configmaps": Semantics(check=others.check_config_map),
     "events": Semantics(others.core_event_with_defaults),
     "namespaces": Semantics(others.namespace_with_defaults),
     "nodes": Semantics(others.node_with_defaults),
