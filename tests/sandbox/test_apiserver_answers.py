@@ -9,7 +9,6 @@ from api_caller import CONFIG_MAPS, CRDS, PODS, THING, THINGS, Caller, thing
 
 EVENTS = "/api/v1/namespaces/default/events"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
 
 
 @pytest.fixture
@@ -30,13 +29,6 @@ async def test_what_is_not_served_has_details_though_empty(api: Caller, path: st
 async def test_a_custom_object_has_no_unknown_subresource(api: Caller) -> None:
     refusal = await api.refused("GET", f"{THINGS}/one/scale")
     assert refusal["message"] == 'things.things.dev "one" not found'
-
-
-async def test_that_a_kind_is_not_served_is_told_before_that_its_body_is_not_understood(api: Caller) -> None:
-    unreadable = b"k8s\x00\x0a\x06\x0a\x01v\x12\x01X"
-    answered = await api.call("POST", "/apis/apps/v1/namespaces/default/deployments", unreadable, headers=PROTOBUF)
-    assert answered.code == 404
-    assert (await api.call("POST", CONFIG_MAPS, unreadable, headers=PROTOBUF)).code == 415
 
 
 async def test_the_old_description_of_the_api_is_there_and_says_nothing(api: Caller) -> None:

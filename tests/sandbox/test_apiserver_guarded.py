@@ -90,9 +90,11 @@ async def test_a_body_that_is_too_large_is_refused(api: Caller) -> None:
         assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
 
 
-@pytest.mark.parametrize("body, code", [(b"metadata: {name: a}", 201), (b"a: b: c", 400)])
-async def test_a_body_may_be_yaml(api: Caller, body: bytes, code: int) -> None:
-    assert (await api.call("POST", CONFIG_MAPS, body, headers={"Content-Type": "application/yaml"})).code == code
+async def test_a_body_in_protobuf_is_refused_with_the_way_around(api: Caller) -> None:
+    protobuf = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+    answered = await api.call("POST", CONFIG_MAPS, b"k8s\x00", headers=protobuf)
+    assert (answered.code, answered.body["reason"]) == (415, "UnsupportedMediaType")
+    assert "--dry-run=client -o yaml" in answered.body["message"]
 
 
 async def test_requests_can_be_refused_from_around(api: Caller) -> None:

@@ -213,15 +213,9 @@ async def test_a_patch_is_refused_where_it_is_not_understood(api: Caller) -> Non
 
 
 async def test_an_apply_makes_and_keeps_an_object(api: Caller) -> None:
-    answered = await api.call(
-        "PATCH",
-        f"{THINGS}/one",
-        b"apiVersion: things.dev/v1\nkind: Thing\nspec: {color: red}\n",
-        headers={"Content-Type": "application/apply-patch+yaml"},
-        fieldManager="a",
-    )
-    assert (answered.code, answered.body["spec"]) == (201, {"color": "red"})
-    (entry,) = answered.body["metadata"]["managedFields"]
+    made = await api.apply(f"{THINGS}/one", thing(color="red"), "a")
+    assert made["spec"] == {"color": "red"}
+    (entry,) = made["metadata"]["managedFields"]
     assert (entry["manager"], entry["operation"], entry["fieldsV1"]) == ("a", "Apply", {"f:spec": {"f:color": {}}})
     refusal = await api.refused("PATCH", f"{THINGS}/one", thing(color="blue"), "apply", fieldManager="b")
     assert refusal["message"] == 'Apply failed with 1 conflict: conflict with "a": .spec.color'

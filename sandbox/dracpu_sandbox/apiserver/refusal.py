@@ -70,6 +70,14 @@ def bad_request(message: str) -> RefusedError:
     return RefusedError(400, "BadRequest", message)
 
 
+def not_supported(what: str, code: int = 400, reason: str = "BadRequest") -> RefusedError:
+    """A real API server supports this, and the sandbox does not."""
+    message = (
+        f"the sandbox does not support {what}; a real API server does: see KUBEBUILDER_ASSETS in docs/dev/sandbox.md"
+    )
+    return RefusedError(code, reason, message)
+
+
 def not_found(kind: Kind, name: str) -> RefusedError:
     """There is no such object."""
     return RefusedError(404, "NotFound", f'{kind.resource} "{name}" not found', details=named(kind, name))

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from dracpu_sandbox.apiserver import protobuf
-from dracpu_sandbox.apiserver.refusal import RefusedError, bad_request
+from dracpu_sandbox.apiserver.refusal import RefusedError, bad_request, not_supported
 
 JsonObject = dict[str, Any]
 PatchKind = Literal["merge", "json", "strategic", "apply"]
@@ -19,6 +18,10 @@ _PATCHES: Final[Mapping[str, PatchKind]] = {
 }
 _PARTS_OF_NAMESPACES: Final = {"status", "finalize"}
 _LONGEST_MANAGER: Final = 128
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_NO_PROTOBUF: Final = (
+    "request bodies in protobuf (print the object with `--dry-run=client -o yaml` and pipe it to `kubectl apply -f -`)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,23 +110,12 @@ def unknown_format(accepted: Iterable[str]) -> RefusedError:
 
 
 def read_body(payload: bytes, content_type: str) -> Any:
-    """JSON, or what the type says; None when there is none; raises RefusedError for everything else."""
+    """Parses the body, JSON whatever its content type says; None when the body is empty. Raises RefusedError."""
     if not payload:
         return None
-    if content_type == "application/vnd.kubernetes.protobuf":
-        return protobuf.decode(payload)
+    if content_type == _PROTOBUF:
+        raise not_supported(_NO_PROTOBUF, 415, "UnsupportedMediaType")
     try:
         return json.loads(payload)
     except ValueError as error:
-        if "yaml" not in content_type:
-            raise bad_request(f"the body is not JSON: {error}") from error
-    return _read_yaml(payload)
-
-
-def _read_yaml(payload: bytes) -> Any:
-    import yaml  # noqa: PLC0415 - few ask in YAML, and all would wait for the import
-
-    try:
-        return yaml.safe_load(payload)
-    except yaml.YAMLError as error:
-        raise bad_request(f"the body is not YAML: {error}") from error
+        raise bad_request(f"the body is not JSON: {error}") from error

@@ -154,12 +154,7 @@ class ApiServer:
         request = read_request(http.method, http.path, dict(http.query), http.headers)
         if request is None:
             raise nothing_here()
-        try:
-            body = read_body(payload, http.headers.get("Content-Type", ""))
-        except RefusedError:
-            self._handler.kind_of(request)  # that a kind is not served says more than that it cannot be read
-            raise
-        return replace(request, body=body)
+        return replace(request, body=read_body(payload, http.headers.get("Content-Type", "")))
 
     async def _surrounded(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         async def proceed() -> web.StreamResponse:
