@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.errors import ALTERNATIVE
 
 JsonObject = dict[str, Any]
 
@@ -72,10 +73,7 @@ def bad_request(message: str) -> RefusedError:
 
 def not_supported(what: str, code: int = 400, reason: str = "BadRequest") -> RefusedError:
     """A real API server supports this, and the sandbox does not."""
-    message = (
-        f"the sandbox does not support {what}; a real API server does: see KUBEBUILDER_ASSETS in docs/dev/sandbox.md"
-    )
-    return RefusedError(code, reason, message)
+    return RefusedError(code, reason, f"the sandbox does not support {what}; {ALTERNATIVE}")
 
 
 def not_found(kind: Kind, name: str) -> RefusedError:

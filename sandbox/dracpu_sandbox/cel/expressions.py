@@ -1,26 +1,28 @@
-"""Expressions in CEL with Kubernetes' functions, evaluated by the C++ library of CEL's authors.
+"""Expressions in CEL, evaluated by the C++ library of CEL's authors, with Kubernetes' functions on quantities.
 
-What it lacks against Kubernetes: `format.*()` validators (they return optionals, which cannot come from Python),
-`indexOf` and `lastIndexOf` of lists (declared by the strings extension, which allows no second declaration), the
-two-variable macros, images, `sum`, `min` and `max` of durations and times, comparing numbers whose types are known and
-differ, RE2's syntax in `find` and `findAll` (Python's is theirs), and the estimation of costs.
+Kubernetes has more functions, which no rule and no page of this project uses; an expression that calls one is refused
+by name. docs/dev/sandbox.md lists what else differs.
 """
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
-from dracpu_sandbox.cel.functions import FUNCTIONS
-from dracpu_sandbox.cel.values import POOL
-from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.cel.functions import FUNCTIONS, POOL
+from dracpu_sandbox.errors import ALTERNATIVE, SandboxError
 
 DEVICE: Final = ("device",)  # the variables of selectors of devices
 
 _KEPT: Final = 4096
+_FUNCTIONS_OF_KUBERNETES: Final = frozenset(
+    {
+        "asApproximateFloat", "cidr", "find", "findAll", "format", "image", "ip", "isCIDR", "isImage", "isIP",
+        "isQuantity", "isSemver", "isSorted", "isURL", "max", "min", "semver", "sets", "sign", "sum", "url",
+    }
+)  # fmt: skip
 
 
 class CelError(SandboxError):
@@ -35,11 +37,7 @@ class Expression:
         self._program = program
 
     def evaluate(self, /, **variables: object) -> Any:
-        """The value in plain Python. Raises CelError."""
-        return self.evaluate_with(variables)
-
-    def evaluate_with(self, variables: Mapping[str, object]) -> Any:
-        """The same, for variables whose names are data."""
+        """Returns the value in plain Python. Raises CelError."""
         try:
             value = self._program.eval(data=variables)
             failed = value.type() == cel.Type.ERROR
@@ -74,6 +72,12 @@ def _environment(variables: tuple[str, ...]) -> cel.Env:
 
 
 def _compile_message(source: str, message: str) -> str:
-    """One line of what the library says in several: the first mistake and its column."""
+    """Shortens the library's message to its first mistake and the column, in one line."""
     found = re.search(r"ERROR: <input>:(\d+):(\d+): (.*)", message)
-    return f"{source}: {found[3]} (line {found[1]}, column {found[2]})" if found else f"{source}: {message}"
+    if not found:
+        return f"{source}: {message}"
+    line, column, mistake = found.groups()
+    unknown = re.search(r"undeclared reference to '(\w+)'", mistake)
+    if unknown and unknown[1] in _FUNCTIONS_OF_KUBERNETES:
+        mistake = f"the sandbox does not support Kubernetes' function '{unknown[1]}'; {ALTERNATIVE}"
+    return f"{source}: {mistake} (line {line}, column {column})"

@@ -1,169 +1,87 @@
-"""The functions that Kubernetes adds to CEL, declared: quantities, versions, lists, sets, regular expressions."""
+"""Quantities in CEL: the type and the functions that Kubernetes adds, as selectors use them on a device's capacity.
 
-import re
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+A quantity is a protobuf message, so that CEL's type checker knows it by name. The message holds the number as an exact
+fraction: equal quantities have the same text, and CEL's == compares them correctly.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Final
 
 from cel_expr_python import cel
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import Message
 
-from dracpu_sandbox.cel.declaring import Overload, declarations, function, method
-from dracpu_sandbox.cel.network import NETWORK
-from dracpu_sandbox.cel.quantity import Quantity, QuantityError
-from dracpu_sandbox.cel.values import (
-    QUANTITY,
-    SEMVER,
-    Version,
-    from_quantity,
-    lenient_version,
-    message,
-    to_quantity,
-)
+from dracpu_sandbox.cel.quantity import Quantity
 
-_T: Final = cel.Type
-_LIST: Final = cel.Type.List(cel.Type.DYN)
+_NAME: Final = "kubernetes.Quantity"
+_BOOL, _INT, _STRING = cel.Type.BOOL, cel.Type.INT, cel.Type.STRING
+_QUANTITY: Final = cel.Type(_NAME)
+_INTEGERS: Final = range(-(2**63), 2**63)
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        Quantity.parse(text)
-    except QuantityError:
-        return False
-    return True
+def _describe() -> descriptor_pool.DescriptorPool:
+    package, _, name = _NAME.partition(".")
+    file = descriptor_pb2.FileDescriptorProto(name="dracpu_sandbox/cel/quantity.proto", package=package)
+    field = descriptor_pb2.FieldDescriptorProto
+    message = file.message_type.add(name=name)
+    message.field.add(name="text", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool
 
 
-def _as_integer(value: Any) -> int:
-    number = to_quantity(value).number
-    if not _is_integer(value):
-        raise ValueError("cannot convert value to integer")
-    return int(number)
+POOL: Final = _describe()
+_MESSAGE: Final[Any] = message_factory.GetMessageClass(POOL.FindMessageTypeByName(_NAME))
+
+
+def from_quantity(value: Quantity) -> Message:
+    """Converts a quantity to the message that expressions see."""
+    return _MESSAGE(text=str(value.number))  # type: ignore[no-any-return]  # the class is made at run time
+
+
+def _number(value: Any) -> Fraction:
+    return Fraction(value.text)
+
+
+def _from_number(number: Fraction) -> Message:
+    return from_quantity(Quantity(number))
 
 
 def _is_integer(value: Any) -> bool:
-    number = to_quantity(value).number
-    return number.denominator == 1 and -(2**63) <= number < 2**63
+    number = _number(value)
+    return number.denominator == 1 and int(number) in _INTEGERS
+
+
+def _as_integer(value: Any) -> int:
+    if not _is_integer(value):
+        raise ValueError("cannot convert value to integer")
+    return int(_number(value))
 
 
 def _compare(left: Any, right: Any) -> int:
-    return int(left > right) - int(left < right)
+    return int(_number(left) > _number(right)) - int(_number(left) < _number(right))
 
 
-def _number(value: int) -> Quantity:
-    return Quantity.parse(value)
+def _function(name: str, result: cel.Type, call: Callable[..., Any], *parameters: cel.Type) -> cel.FunctionDecl:
+    """Declares `name(parameters)`."""
+    return cel.FunctionDecl(name, [cel.Overload(name, return_type=result, parameters=list(parameters), impl=call)])
 
 
-_QUANTITIES: Final = (
-    function("quantity", QUANTITY, (_T.STRING,), lambda text: from_quantity(Quantity.parse(text))),
-    function("isQuantity", _T.BOOL, (_T.STRING,), _is_quantity),
-    method("isInteger", _T.BOOL, (QUANTITY,), _is_integer),
-    method("asInteger", _T.INT, (QUANTITY,), _as_integer),
-    method("asApproximateFloat", _T.DOUBLE, (QUANTITY,), lambda one: float(to_quantity(one).number)),
-    method("sign", _T.INT, (QUANTITY,), lambda one: _compare(to_quantity(one).number, 0)),
-    method("add", QUANTITY, (QUANTITY, QUANTITY), lambda a, b: from_quantity(to_quantity(a) + to_quantity(b))),
-    method("add", QUANTITY, (QUANTITY, _T.INT), lambda a, b: from_quantity(to_quantity(a) + _number(b))),
-    method("sub", QUANTITY, (QUANTITY, QUANTITY), lambda a, b: from_quantity(to_quantity(a) - to_quantity(b))),
-    method("sub", QUANTITY, (QUANTITY, _T.INT), lambda a, b: from_quantity(to_quantity(a) - _number(b))),
-)
+def _method(name: str, result: cel.Type, call: Callable[..., Any], *others: cel.Type) -> cel.FunctionDecl:
+    """Declares `quantity.name(others)`."""
+    parameters = [_QUANTITY, *others]
+    overload = cel.Overload(f"quantity_{name}", return_type=result, parameters=parameters, is_member=True, impl=call)
+    return cel.FunctionDecl(name, [overload])
 
 
-def _version(value: Any) -> Version:
-    return Version.parse(value.text)
-
-
-def _is_version(text: str, lenient: bool = False) -> bool:
-    try:
-        Version.parse(lenient_version(text) if lenient else text)
-    except ValueError:
-        return False
-    return True
-
-
-def _to_version(text: str, lenient: bool = False) -> Any:
-    return message("Semver", str(Version.parse(lenient_version(text) if lenient else text)))
-
-
-_VERSIONS: Final = (
-    function("semver", SEMVER, (_T.STRING,), _to_version),
-    function("semver", SEMVER, (_T.STRING, _T.BOOL), _to_version),
-    function("isSemver", _T.BOOL, (_T.STRING,), _is_version),
-    function("isSemver", _T.BOOL, (_T.STRING, _T.BOOL), _is_version),
-    method("major", _T.INT, (SEMVER,), lambda one: _version(one).major),
-    method("minor", _T.INT, (SEMVER,), lambda one: _version(one).minor),
-    method("patch", _T.INT, (SEMVER,), lambda one: _version(one).patch),
-)
-
-
-def _comparable(value: Any) -> Any:
-    return to_quantity(value) if value.DESCRIPTOR.name == "Quantity" else _version(value)
-
-
-def _comparison(name: str, result: cel.Type, compare: Callable[[Any, Any], Any]) -> tuple[Overload, Overload]:
-    """A method that quantities and versions have both: two for the type checker, one when it runs."""
-    return (
-        method(name, result, (QUANTITY, QUANTITY), lambda a, b: compare(_comparable(a), _comparable(b))),
-        method(name, result, (SEMVER, SEMVER), None),
-    )
-
-
-_COMPARISONS: Final = (
-    *_comparison("isGreaterThan", _T.BOOL, lambda a, b: a > b),
-    *_comparison("isLessThan", _T.BOOL, lambda a, b: a < b),
-    *_comparison("compareTo", _T.INT, _compare),
-)
-
-
-def _is_sorted(items: Sequence[Any]) -> bool:
-    return all(left <= right for left, right in pairwise(items))
-
-
-def _first(choose: Callable[[Sequence[Any]], Any], items: Sequence[Any]) -> Any:
-    if not items:
-        raise ValueError("the list is empty")
-    return choose(items)
-
-
-_LISTS: Final = (
-    method("isSorted", _T.BOOL, (_LIST,), _is_sorted),
-    method("sum", _T.DYN, (_LIST,), sum),
-    method("min", _T.DYN, (_LIST,), lambda items: _first(min, items)),
-    method("max", _T.DYN, (_LIST,), lambda items: _first(max, items)),
-    function("sets.contains", _T.BOOL, (_LIST, _LIST), lambda a, b: all(one in a for one in b)),
-    function("sets.intersects", _T.BOOL, (_LIST, _LIST), lambda a, b: any(one in a for one in b)),
-    function(
-        "sets.equivalent",
-        _T.BOOL,
-        (_LIST, _LIST),
-        lambda a, b: all(one in a for one in b) and all(one in b for one in a),
-    ),
-)
-
-
-_CLASS_OF_RE2: Final = re.compile(r"\[:\^?[a-z]+:\]")
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """Python would read a class like [:alpha:] as some letters, and find something else."""
-    if found := _CLASS_OF_RE2.search(text):
-        raise ValueError(f"{found[0]} is not known to find and findAll of the sandbox: write the characters, as in a-z")
-    return re.compile(text)
-
-
-def _find(text: str, pattern: str) -> str:
-    found = _pattern(pattern).search(text)
-    return found[0] if found else ""
-
-
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [one[0] for one in _pattern(pattern).finditer(text)]
-    return found if limit < 0 else found[:limit]
-
-
-_REGULAR_EXPRESSIONS: Final = (
-    method("find", _T.STRING, (_T.STRING, _T.STRING), _find),
-    method("findAll", _T.List(_T.STRING), (_T.STRING, _T.STRING), _find_all),
-    method("findAll", _T.List(_T.STRING), (_T.STRING, _T.STRING, _T.INT), _find_all),
-)
-
-FUNCTIONS: Final = tuple(
-    declarations((*_QUANTITIES, *_VERSIONS, *_COMPARISONS, *_LISTS, *_REGULAR_EXPRESSIONS, *NETWORK))
+FUNCTIONS: Final = (
+    _function("quantity", _QUANTITY, lambda text: from_quantity(Quantity.parse(text)), _STRING),
+    _method("isInteger", _BOOL, _is_integer),
+    _method("asInteger", _INT, _as_integer),
+    _method("add", _QUANTITY, lambda left, right: _from_number(_number(left) + _number(right)), _QUANTITY),
+    _method("sub", _QUANTITY, lambda left, right: _from_number(_number(left) - _number(right)), _QUANTITY),
+    _method("compareTo", _INT, _compare, _QUANTITY),
+    _method("isGreaterThan", _BOOL, lambda left, right: _compare(left, right) > 0, _QUANTITY),
+    _method("isLessThan", _BOOL, lambda left, right: _compare(left, right) < 0, _QUANTITY),
 )

@@ -28,7 +28,7 @@ class QuantityError(SandboxError):
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """An exact number and the notation it came in. Equal when the numbers are equal."""
+    """An exact number and the notation in which it was written. Quantities are equal when their numbers are."""
 
     number: Fraction
     notation: Notation = "decimal"
@@ -40,7 +40,7 @@ class Quantity:
 
     @property
     def text(self) -> str:
-        """The canonical text: no fraction, and the largest suffix that allows this."""
+        """Renders the canonical text: without a fraction, and with the largest suffix that allows this."""
         notation = self.notation
         if notation == "binary" and (abs(self.number) < 1024 or self.number.denominator != 1):
             notation = "decimal"
@@ -65,7 +65,7 @@ class Quantity:
         return Quantity(self.number - other.number, self.notation)
 
     def whole(self) -> int:
-        """The next whole number away from zero."""
+        """Rounds away from zero to a whole number."""
         return ceil(self.number) if self.number > 0 else floor(self.number)
 
 

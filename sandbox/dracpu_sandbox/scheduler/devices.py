@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dracpu_sandbox.cel.functions import from_quantity
 from dracpu_sandbox.cel.quantity import Quantity
-from dracpu_sandbox.cel.values import from_quantity, message
 from dracpu_sandbox.resources import JsonObject
 
 DeviceId = tuple[str, str, str]  # driver, pool, device: what allocations name
@@ -119,10 +119,8 @@ def _values(attribute: JsonObject) -> Values:
 
 
 def _plain(attribute: JsonObject) -> Any:
-    ((kind, value),) = attribute.items()
-    if kind == "versions":
-        return [message("Semver", item) for item in value]
-    return message("Semver", value) if kind == "version" else value
+    ((_, value),) = attribute.items()
+    return value
 
 
 def _capacity(body: JsonObject) -> Capacity:
