@@ -36,17 +36,12 @@ def test_a_merge_patch(target: Any, patch: Any, made: Any) -> None:
     [
         ({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
         ({"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}),
-        ({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}),
         ({"a": {"b/c": 1}}, [{"op": "remove", "path": "/a/b~1c"}], {"a": {}}),
-        ({"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}),
-        ({"a": {"b": 1}}, [{"op": "replace", "path": "/a/b", "value": 2}], {"a": {"b": 2}}),
-        ({"a": {}}, [{"op": "replace", "path": "/a/new", "value": 2}], {"a": {"new": 2}}),
-        ({"a": [1, 2]}, [{"op": "replace", "path": "/a/1", "value": 3}], {"a": [1, 3]}),
-        ({"a": 1}, [{"op": "move", "from": "/a", "path": "/b"}], {"b": 1}),
-        ({"a": [1]}, [{"op": "copy", "from": "/a/0", "path": "/b"}], {"a": [1], "b": 1}),
-        ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}),
-        ({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
-        ({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}], {"b": 2}),
+        (
+            {"a": {"b": 1}},
+            [{"op": "test", "path": "/a/b", "value": 1}, {"op": "replace", "path": "/a/b", "value": 2}],
+            {"a": {"b": 2}},
+        ),
     ],
     ids=str,
 )
@@ -60,20 +55,14 @@ def test_a_json_patch(target: Any, steps: Any, made: Any) -> None:
     "steps, code",
     [
         ([{"op": "remove", "path": "/b"}], 422),
-        ([{"op": "remove", "path": "/a/7"}], 422),
-        ([{"op": "add", "path": "/a/x", "value": 1}], 422),
-        ([{"op": "add", "path": "/b/c", "value": 1}], 422),
-        ([{"op": "replace", "path": "/a/1", "value": 1}], 422),
         ([{"op": "test", "path": "/a", "value": 5}], 422),
         ([{"op": "add", "path": "b", "value": 1}], 422),
-        ([{"op": "add", "path": "/b"}], 400),
         ([{"op": "invent", "path": "/b"}], 400),
-        (["nonsense"], 400),
         ({"a": 1}, 400),
     ],
     ids=str,
 )
-def test_a_json_patch_that_cannot_be_done(steps: Any, code: int) -> None:
+def test_a_json_patch_that_fails_is_refused(steps: Any, code: int) -> None:
     with pytest.raises(RefusedError) as refused:
         json_patched({"a": [0]}, steps)
     assert refused.value.code == code
