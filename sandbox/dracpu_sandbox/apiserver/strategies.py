@@ -1,6 +1,5 @@
 """What of an object a write may say, and what the server says itself: identity, versions, and which part is whose."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.model import Kind
@@ -53,7 +52,7 @@ def fresh(kind: Kind, namespace: str, name: str, body: JsonObject, *, uid: str, 
     new = {**body, "metadata": metadata}
     if "status" in kind.subresources and kind.storage not in _STATUS_FROM_CREATOR:
         new.pop("status", None)
-    return _BEGINNINGS.get(kind.storage, _unchanged)(new)
+    return new
 
 
 def carried(kind: Kind, live: JsonObject, wanted: JsonObject, subresource: str) -> JsonObject:
@@ -143,50 +142,3 @@ def _with_status(one: JsonObject, other: JsonObject) -> JsonObject:
 
 def _less(one: JsonObject, names: set[str]) -> JsonObject:
     return {name: value for name, value in one.items() if name not in names}
-
-
-# How new objects of some kinds begin
-
-
-def _unchanged(new: JsonObject) -> JsonObject:
-    return new
-
-
-def _namespace(new: JsonObject) -> JsonObject:
-    metadata = new["metadata"]
-    labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
-    spec = {**(new.get("spec") or {}), "finalizers": ["kubernetes"]}
-    return {**new, "metadata": {**metadata, "labels": labels}, "spec": spec, "status": {"phase": "Active"}}
-
-
-def _pod(new: JsonObject) -> JsonObject:
-    return {**new, "status": {"phase": "Pending", "qosClass": _qos_class(new.get("spec") or {})}}
-
-
-def _claim(new: JsonObject) -> JsonObject:
-    return {**new, "status": {}}
-
-
-_BEGINNINGS: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
-    NAMESPACES: _namespace,
-    PODS: _pod,
-    "resourceclaims.resource.k8s.io": _claim,
-}
-
-
-def _qos_class(spec: JsonObject) -> str:
-    """Guaranteed when all containers have limits for CPU and memory and ask for just that; BestEffort without any."""
-    resources = [
-        one.get("resources") or {}
-        for name in ("containers", "initContainers")
-        for one in spec.get(name) or ()
-        if isinstance(one, dict)
-    ]
-    if not any(one.get("requests") or one.get("limits") for one in resources):
-        return "BestEffort"
-    guaranteed = all(
-        {"cpu", "memory"} <= set(one.get("limits") or ())
-        and {**one["limits"], **(one.get("requests") or {})} == one["limits"]
-        for one in resources
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
