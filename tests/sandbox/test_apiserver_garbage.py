@@ -10,8 +10,6 @@ from api_caller import CONFIG_MAPS, CRDS, THING, THINGS, Caller, config_map, thi
 from dracpu_sandbox.apiserver.store import Change
 
 NAMESPACES = "/api/v1/namespaces"
-FOREGROUND = {"propagationPolicy": "Foreground"}
-ORPHAN = {"propagationPolicy": "Orphan"}
 
 
 class Tidied(Caller):
@@ -78,34 +76,12 @@ async def test_what_is_owned_by_nothing_that_exists_goes_at_once(api: Tidied) ->
     await api.until(lambda: api.there() == set())
 
 
-async def test_in_the_foreground_an_owner_waits_for_those_who_block_it(api: Tidied) -> None:
-    owner = await api.create(CONFIG_MAPS, config_map("owner"))
-    await owned(api, "slow", owner, blocks=True, finalizers=["x.dev/slow"])
-    await owned(api, "other", owner, finalizers=["x.dev/slow"])
-    doomed = await api.delete(f"{CONFIG_MAPS}/owner", FOREGROUND)
-    assert doomed["metadata"]["finalizers"] == ["foregroundDeletion"]
-    marked = {"slow", "other"}
-
-    def all_marked() -> bool:
-        stored = self_and(api, marked)
-        return all("deletionTimestamp" in one["metadata"] for one in stored)
-
-    await api.until(all_marked)
-    assert "owner" in api.there()
-    await api.patch(f"{CONFIG_MAPS}/slow", {"metadata": {"finalizers": None}})
-    await api.until(lambda: api.there() == {"other"})
-
-
-def self_and(api: Tidied, names: set[str]) -> list[dict[str, Any]]:
-    return [one.object for one in api.server.objects.store.all("configmaps") if one.key[1] in names]
-
-
-async def test_orphans_are_left_without_owner(api: Tidied) -> None:
-    owner = await api.create(CONFIG_MAPS, config_map("owner"))
-    await owned(api, "left", owner)
-    await api.delete(f"{CONFIG_MAPS}/owner", ORPHAN)
-    await api.until(lambda: api.there() == {"left"})
-    assert "ownerReferences" not in (await api.get(f"{CONFIG_MAPS}/left"))["metadata"]
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
+async def test_other_ways_to_delete_than_in_the_background_are_refused(api: Tidied, policy: str) -> None:
+    await api.create(CONFIG_MAPS, config_map("a"))
+    refusal = await api.refused("DELETE", f"{CONFIG_MAPS}/a", {"propagationPolicy": policy})
+    assert (refusal["code"], "KUBEBUILDER_ASSETS" in refusal["message"]) == (400, True)
+    assert api.there() == {"a"}
 
 
 async def test_a_namespace_goes_when_all_that_is_in_it_is_gone(api: Tidied) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of an object that somebody deletes: it goes at once, or it stays for a while, marked."""
+"""What a DELETE request does to an object: the object goes at once, or stays for a while, marked as being deleted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,46 +6,44 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.model import Kind
-from dracpu_sandbox.apiserver.refusal import bad_request, conflict, forbidden
-from dracpu_sandbox.apiserver.strategies import CRD_FINALIZER, CRDS, NAMESPACES, PODS
+from dracpu_sandbox.apiserver.refusal import bad_request, conflict, forbidden, not_supported
+from dracpu_sandbox.apiserver.strategies import CRDS, NAMESPACES, PODS
 
 JsonObject = dict[str, Any]
 
-FOREGROUND: Final = "foregroundDeletion"
-ORPHAN: Final = "orphan"
-_FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
+# what these kinds contain goes first: the garbage collector removes the finalizer when nothing is left
+CONTENTS_FINALIZERS: Final[Mapping[str, str]] = {
+    CRDS: "customresourcecleanup.apiextensions.k8s.io",
+    NAMESPACES: "sandbox.dra.cpu/contents",
+}
 _DEFAULT_GRACE: Final = 30
 _IMMORTAL: Final = {"default", "kube-public", "kube-system"}
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """How an object shall be deleted."""
+    """The options of a DELETE request. Owned objects are always deleted in the background."""
 
     grace: int | None = None
-    propagation: str = ""  # Background, Foreground, Orphan
     uid: str = ""
     version: str = ""
     dry_run: bool = False
 
 
 def read_deletion(query: Mapping[str, str], body: Any) -> Deletion:
-    """From a DELETE request: its query, or DeleteOptions in its body."""
+    """Reads the options from the query, or from DeleteOptions in the body."""
     options = body if isinstance(body, dict) else {}
+    propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or "Background"
+    if propagation != "Background":
+        raise not_supported(f"the propagation policy {propagation!r}, only Background")
     grace = options.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or ""
-    if options.get("orphanDependents") is True:
-        propagation = "Orphan"
-    if propagation and propagation not in _FINALIZER_OF:
-        raise bad_request(f'invalid deletion propagation policy "{propagation}"')
     required = options.get("preconditions") or {}
     try:
         seconds = None if grace is None else int(grace)
     except ValueError:
-        raise bad_request(f"gracePeriodSeconds is no number: {grace}") from None
+        raise bad_request(f"gracePeriodSeconds is not a number: {grace}") from None
     return Deletion(
         seconds,
-        propagation,
         required.get("uid") or "",
         required.get("resourceVersion") or "",
         bool(options.get("dryRun") or query.get("dryRun")),
@@ -53,67 +51,46 @@ def read_deletion(query: Mapping[str, str], body: Any) -> Deletion:
 
 
 def check(kind: Kind, live: JsonObject, deletion: Deletion) -> None:
-    """Raises RefusedError when the object is not the one that shall be deleted."""
+    """Raises RefusedError when the object may not be deleted, or differs from the preconditions."""
     metadata = live["metadata"]
     if kind.storage == NAMESPACES and metadata["name"] in _IMMORTAL:
         raise forbidden(kind, metadata["name"], "this namespace may not be deleted")
-    if deletion.uid and deletion.uid != metadata["uid"]:
-        why = "The object might have been deleted and then recreated"
-        told = (
-            f"the UID in the precondition ({deletion.uid}) does not match the UID in record ({metadata['uid']}). {why}"
-        )
-        raise conflict(kind, metadata["name"], told)
-    version = metadata["resourceVersion"]
-    if deletion.version and deletion.version != version:
-        told = (
-            f"the ResourceVersion in the precondition ({deletion.version}) does not match the ResourceVersion in "
-            f"record ({version}). The object might have been modified"
-        )
-        raise conflict(kind, metadata["name"], told)
+    preconditions = (("UID", deletion.uid, "uid"), ("ResourceVersion", deletion.version, "resourceVersion"))
+    for name, required, field in preconditions:
+        if required and required != metadata[field]:
+            why = f"the {name} in the precondition ({required}) does not match the {name} in record ({metadata[field]})"
+            raise conflict(kind, metadata["name"], why)
 
 
 def marked(kind: Kind, live: JsonObject, deletion: Deletion, now: datetime) -> JsonObject:
-    """The object on its way out; it may go at once when `may_go` says so of it."""
+    """Marks the object as being deleted. `may_go` says whether it can be removed at once."""
     grace = _grace(kind, live, deletion)
-    metadata = live["metadata"]
-    earlier = metadata.get("deletionGracePeriodSeconds")
-    if "deletionTimestamp" not in metadata or (earlier is not None and grace < earlier):
+    metadata = dict(live["metadata"])
+    is_new = "deletionTimestamp" not in metadata
+    if is_new or grace < metadata.get("deletionGracePeriodSeconds", 0):
         ends = (now + timedelta(seconds=grace)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        generation = {"generation": metadata["generation"] + 1} if "generation" in metadata else {}
-        metadata = {**metadata, **generation, "deletionTimestamp": ends, "deletionGracePeriodSeconds": grace}
-    finalizers = [one for one in metadata.get("finalizers") or () if one not in {FOREGROUND, ORPHAN}]
-    if deletion.propagation:
-        mine = _FINALIZER_OF[deletion.propagation]
-        finalizers += [mine] if mine else []
-    else:
-        finalizers = list(metadata.get("finalizers") or ())
-    if kind.storage == CRDS and CRD_FINALIZER not in finalizers and "deletionTimestamp" not in live["metadata"]:
-        finalizers.append(CRD_FINALIZER)  # objects of the kind go first
-    metadata = {key: value for key, value in metadata.items() if key != "finalizers"}
-    if finalizers:
-        metadata["finalizers"] = finalizers
+        if "generation" in metadata:
+            metadata["generation"] += 1
+        metadata |= {"deletionTimestamp": ends, "deletionGracePeriodSeconds": grace}
+    if is_new and kind.storage in CONTENTS_FINALIZERS:
+        metadata["finalizers"] = [*metadata.get("finalizers", ()), CONTENTS_FINALIZERS[kind.storage]]
     doomed = {**live, "metadata": metadata}
     if kind.storage == NAMESPACES:
         doomed["status"] = {**(live.get("status") or {}), "phase": "Terminating"}
     return doomed
 
 
-def may_go(kind: Kind, one: JsonObject) -> bool:
-    """Whether nothing keeps an object any longer: it is deleted, its grace is over, its finalizers are done."""
-    metadata = one["metadata"]
-    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
-        return False
-    if kind.storage == NAMESPACES:
-        return not (one.get("spec") or {}).get("finalizers")
-    return not metadata.get("deletionGracePeriodSeconds")
+def may_go(stored: JsonObject) -> bool:
+    """Whether the object is being deleted, its grace is over, and its finalizers are done."""
+    metadata = stored["metadata"]
+    waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return "deletionTimestamp" in metadata and not waits
 
 
 def _grace(kind: Kind, live: JsonObject, deletion: Deletion) -> int:
-    """Seconds; only pods have a grace, and only those that a kubelet may be running."""
-    if kind.storage != PODS:
-        return 0
+    """Seconds. Only pods have a grace, and only those that a kubelet may be running."""
     spec, status = live.get("spec") or {}, live.get("status") or {}
-    if not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
+    if kind.storage != PODS or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
         return 0
     if deletion.grace is not None:
         return max(deletion.grace, 0)

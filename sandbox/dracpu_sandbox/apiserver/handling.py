@@ -29,7 +29,6 @@ JsonObject = dict[str, Any]
 
 _SUBRESOURCE_VERBS: Final = {
     "binding": ("create",),
-    "finalize": ("update",),
     "log": ("get",),
     "status": ("get", "patch", "update"),
 }

@@ -204,7 +204,7 @@ class Objects:
         live = self.get(kind, namespace, name)
         deleting.check(kind, live.object, deletion)
         doomed = deleting.marked(kind, live.object, deletion, datetime.now(UTC))
-        gone = deleting.may_go(kind, doomed)
+        gone = deleting.may_go(doomed)
         if deletion.dry_run:
             return live, gone
         if gone:
@@ -237,7 +237,7 @@ class Objects:
         if kind.storage == strategies.CRDS and (old is None or new.get("spec") != old.get("spec")):
             self.registry.serve(new)
             new = {**new, "status": self.registry.crd_status(new)}
-        if live is not None and deleting.may_go(kind, new):
+        if live is not None and deleting.may_go(new):
             return self._remove(kind, live, kind.to_stored(new))
         key = (new["metadata"].get("namespace", ""), new["metadata"]["name"])
         return self.store.put(kind.storage, key, kind.to_stored(new))

@@ -16,7 +16,6 @@ _PATCHES: Final[Mapping[str, PatchKind]] = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
-_PARTS_OF_NAMESPACES: Final = {"status", "finalize"}
 _LONGEST_MANAGER: Final = 128
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _NO_PROTOBUF: Final = (
@@ -95,7 +94,7 @@ def read_request(method: str, path: str, query: Mapping[str, str], headers: Mapp
         case _:
             return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _PARTS_OF_NAMESPACES:
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] != "status":
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or not all(rest):
         return None

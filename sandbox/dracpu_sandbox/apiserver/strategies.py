@@ -11,7 +11,6 @@ NAMESPACES: Final = "namespaces"
 NODES: Final = "nodes"
 PODS: Final = "pods"
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 _SERVERS: Final = (  # the metadata that only the server writes
     "uid",
@@ -76,9 +75,6 @@ def carried(kind: Kind, live: JsonObject, wanted: JsonObject, subresource: str) 
     new = {**wanted, "metadata": metadata}
     if subresource == "binding":
         return new
-    if kind.storage == NAMESPACES and subresource != "finalize":
-        spec = {**(new.get("spec") or {}), "finalizers": live["spec"].get("finalizers") or []}
-        new = {**new, "spec": spec}
     return _with_status(new, live) if "status" in kind.subresources else new
 
 
