@@ -1,6 +1,5 @@
 """Answers that a person meets through kubectl, as a real API server gave them."""
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 from api_caller import CONFIG_MAPS, CRDS, PODS, THING, THINGS, Caller, thing
 
 EVENTS = "/api/v1/namespaces/default/events"
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+SECRETS = "/api/v1/namespaces/default/secrets"
 
 
 @pytest.fixture
@@ -94,16 +93,6 @@ async def test_to_apply_a_status_is_not_to_apply_labels(api: Caller) -> None:
     config = {**thing(), "metadata": {"name": "one", "labels": {"a": "c"}}, "status": {"phase": "Ready"}}
     after = await api.apply(f"{THINGS}/one/status", config, "second")
     assert (after["metadata"]["labels"], after["status"]) == ({"a": "b"}, {"phase": "Ready"})
-
-
-async def test_what_kubectl_applies_it_will_find_as_applied_last(api: Caller) -> None:
-    made = thing(color="red")
-    made["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(made)}
-    await api.create(THINGS, made)
-    other = await api.apply(f"{THINGS}/one", thing(size=1), "other")
-    assert json.loads(other["metadata"]["annotations"][LAST_APPLIED])["spec"] == {"color": "red"}
-    mine = await api.apply(f"{THINGS}/one", thing(size=1), "kubectl")
-    assert json.loads(mine["metadata"]["annotations"][LAST_APPLIED]) == thing(size=1)
 
 
 # What is always told

@@ -56,14 +56,6 @@ async def test_conflicts_of_server_side_applies_are_told_and_forced(ctl: Kubectl
     assert await ctl(*other, "--force-conflicts", text=manifest(thing(color="blue")))
 
 
-async def test_kubectl_goes_over_to_server_side_apply(ctl: Kubectl) -> None:
-    await ctl("apply", "-f", "-", text=manifest(thing(color="red", size=1)))
-    await ctl("apply", "--server-side", "-f", "-", text=manifest(thing(color="blue")))
-    after = yaml.safe_load(await ctl("get", "thing", "one", "-o", "yaml", "--show-managed-fields"))
-    assert after["spec"] == {"color": "blue"}
-    assert {entry["manager"] for entry in after["metadata"]["managedFields"]} <= {"kubectl", "kubectl-last-applied"}
-
-
 async def test_a_list_is_applied(ctl: Kubectl) -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     everything = {"apiVersion": "v1", "kind": "List", "items": [config_map, thing(color="red")]}

@@ -196,7 +196,7 @@ class Objects:
         self, kind: Kind, shown: JsonObject, config: JsonObject, writing: Writing, subresource: str
     ) -> ownership.Applied:
         manager = _manager(kind, writing, "Apply", subresource)
-        shares, shape = ownership.shares_of(shown, {}), shape_of(kind)
+        shares, shape = ownership.decode_shares(shown), shape_of(kind)
         return ownership.applied(shown, config, shares, manager, shape, timestamp(), force=writing.force)
 
     def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> tuple[Stored, bool]:
@@ -243,7 +243,7 @@ class Objects:
         return self.store.put(kind.storage, key, kind.to_stored(new))
 
     def _shares_after(self, kind: Kind, old: JsonObject | None, new: JsonObject, manager: Manager) -> Shares:
-        before = ownership.shares_of(old or {}, new)
+        before = ownership.decode_shares(old or {})
         if old is not None and not before:
             return {}  # nobody owns anything of it: counting begins with its first apply
         base = strategies.blank(kind) if old is None else old

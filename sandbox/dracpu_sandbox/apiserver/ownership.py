@@ -1,11 +1,10 @@
-"""Who owns which fields: what a write does to `managedFields`, and what a server-side apply makes of an object.
+"""Field ownership: how a write changes `managedFields`, and what a server-side apply makes of an object.
 
-The rules are those of Kubernetes. Who writes a field takes it from all others. An apply owns what it names: it is
-refused when it would change what somebody else owns (unless forced), and what it named the last time and names no
-longer goes away, when nobody else owns it.
+The rules are those of Kubernetes. A write takes the fields that it changes from all other managers. An apply owns the
+fields that it names. It is refused when it would change a field of another manager, unless it is forced. A field that
+the manager's last apply named, and this one does not, is removed when no other manager owns it.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -29,34 +28,26 @@ from dracpu_sandbox.apiserver.refusal import Cause, RefusedError
 JsonObject = dict[str, Any]
 Operation = Literal["Apply", "Update"]
 
-_NOBODYS: Final = frozenset(
-    {
-        ("f:apiVersion",),
-        ("f:kind",),
-        ("f:metadata",),
-        *(
-            ("f:metadata", f"f:{name}")
-            for name in (
-                "creationTimestamp",
-                "deletionGracePeriodSeconds",
-                "deletionTimestamp",
-                "generation",
-                "managedFields",
-                "name",
-                "namespace",
-                "resourceVersion",
-                "selfLink",
-                "uid",
-            )
-        ),
-    }
+_UNOWNED_METADATA: Final = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "uid",
+)
+_UNOWNED: Final = frozenset(
+    {("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in _UNOWNED_METADATA)}
 )
 _BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Somebody who writes objects, in one of the ways to write them."""
+    """A client that writes objects, in one of the ways to write them."""
 
     name: str
     operation: Operation
@@ -65,14 +56,19 @@ class Manager:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Who is the same: an applier is, whatever the version."""
+        """What identifies the manager; applies in another version are still the same manager's."""
         version = "" if self.operation == "Apply" else self.api_version
         return self.name, self.operation, version, self.subresource
+
+    def __str__(self) -> str:
+        subresource = f' with subresource "{self.subresource}"' if self.subresource else ""
+        version = f" using {self.api_version}" if self.operation == "Update" else ""
+        return f'"{self.name}"{subresource}{version}'
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a manager owns, and since when."""
+    """The fields that a manager owns, and the time of its last change."""
 
     manager: Manager
     fields: FieldSet
@@ -82,8 +78,8 @@ class Share:
 Shares = Mapping[tuple[str, str, str, str], Share]
 
 
-def decode_shares(entries: Iterable[JsonObject]) -> Shares:
-    """From `metadata.managedFields`."""
+def decode_shares(stored: JsonObject) -> Shares:
+    """Reads an object's `metadata.managedFields`."""
     shares = (
         Share(
             Manager(
@@ -92,14 +88,14 @@ def decode_shares(entries: Iterable[JsonObject]) -> Shares:
             decode_fields(entry.get("fieldsV1") or {}),
             entry.get("time", ""),
         )
-        for entry in entries
+        for entry in stored.get("metadata", {}).get("managedFields") or ()
     )
     return {share.manager.key: share for share in shares}
 
 
 def encode_shares(shares: Shares) -> list[JsonObject]:
-    """As `metadata.managedFields`: appliers first, then by time."""
-    ordered = sorted(shares.values(), key=lambda one: (one.manager.operation, one.time, one.manager.key))
+    """Renders `metadata.managedFields`: applies first, then by time."""
+    ordered = sorted(shares.values(), key=lambda share: (share.manager.operation, share.time, share.manager.key))
     return [_encode(share) for share in ordered]
 
 
@@ -116,20 +112,8 @@ def _encode(share: Share) -> JsonObject:
     return {**entry, "subresource": manager.subresource} if manager.subresource else entry
 
 
-def shares_of(live: JsonObject, new: JsonObject) -> Shares:
-    """The shares to start from: what the writer says, when it says something sensible, else what is stored."""
-    said = new.get("metadata", {}).get("managedFields")
-    if said == [{}]:
-        return {}  # a writer resets them
-    try:
-        shares = decode_shares(said or ())
-    except (AttributeError, KeyError, TypeError):
-        shares = {}
-    return shares or decode_shares(live.get("metadata", {}).get("managedFields") or ())
-
-
 def updated(live: JsonObject, new: JsonObject, shares: Shares, writer: Manager, shape: Shape, now: str) -> Shares:
-    """The shares after a write that is no apply; `live` is empty for an object that is new."""
+    """Returns the shares after a write other than an apply; `live` is empty for a new object."""
     difference = compare(live, new, shape)
     taken = _ownable(difference.added | difference.modified, writer, shape)
     left = _less(shares, taken | difference.removed)
@@ -151,12 +135,12 @@ class Applied:
 def applied(
     live: JsonObject, config: JsonObject, shares: Shares, writer: Manager, shape: Shape, now: str, *, force: bool
 ) -> Applied:
-    """What an apply makes; raises RefusedError for conflicts. `live` is empty for an object that is new."""
+    """Applies a configuration; raises RefusedError for conflicts. `live` is empty for a new object."""
     if live and not shares:
         shares = _before_first_apply(live, writer, shape, now)
-    said = _ownable(field_set(config, shape), writer, shape)
+    named = _ownable(field_set(config, shape), writer, shape)
     before = shares.get(writer.key)
-    mine = before if before and before.fields == said else Share(writer, said, now)
+    mine = before if before and before.fields == named else Share(writer, named, now)
     others = {key: share for key, share in shares.items() if key != writer.key}
     wanted = merged(live, config, shape)
     if before:
@@ -165,24 +149,22 @@ def applied(
     changed = difference.added | difference.modified
     conflicts = [(share.manager, path) for share in others.values() for path in share.fields & changed]
     if conflicts and not force:
-        allowed = _applied_before(live, writer, shape)
-        if refused := [one for one in conflicts if one[1] not in allowed]:
-            raise _conflict(refused)
+        raise _conflict(conflicts)
     left = _less(others, changed | difference.removed)
-    return Applied(_remembering(wanted, live, config, writer), {**left, writer.key: mine} if said else left)
+    return Applied(wanted, {**left, writer.key: mine} if named else left)
 
 
 def _before_first_apply(live: JsonObject, writer: Manager, shape: Shape, now: str) -> Shares:
-    """Somebody must own what was there before anybody counted, as far as this apply can touch it."""
+    """Gives the fields of an object without managers to a manager, as far as this apply can touch them."""
     manager = Manager(_BEFORE_FIRST_APPLY, "Update", writer.api_version, writer.subresource)
     fields = _ownable(compare({}, live, shape).added, writer, shape)
     return {manager.key: Share(manager, fields, now)} if fields else {}
 
 
 def _pruned(wanted: JsonObject, formerly: FieldSet, shares: Sequence[Share], shape: Shape) -> JsonObject:
-    """Less what the applier owned, names no longer, and nobody else owns.
+    """Removes what the manager owned, names no longer, and no other manager owns.
 
-    What nobody owns (a default) stays, unless it stands in something that goes.
+    A field without an owner (a default) stays, unless the field that contains it is removed.
     """
     there = with_parents(field_set(wanted, shape))
     former = with_parents(formerly)
@@ -194,12 +176,12 @@ def _pruned(wanted: JsonObject, formerly: FieldSet, shares: Sequence[Share], sha
 
 
 def _ownable(fields: FieldSet, writer: Manager, shape: Shape) -> FieldSet:
-    """The fields that a writer can own."""
+    """Leaves the fields that the writer can own."""
     if writer.subresource == "status":
         return frozenset(path for path in fields if path[0] == "f:status")
     if shape.status_apart:
         fields = frozenset(path for path in fields if path[0] != "f:status")
-    return fields - _NOBODYS
+    return fields - _UNOWNED
 
 
 def _less(shares: Shares, lost: FieldSet) -> Shares:
@@ -207,72 +189,9 @@ def _less(shares: Shares, lost: FieldSet) -> Shares:
     return {key: share for key, share in left.items() if share.fields}
 
 
-# Conflicts
-
-_Conflicts = list[tuple[Manager, FieldPath]]
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-def _applied_before(live: JsonObject, writer: Manager, shape: Shape) -> FieldSet:
-    """What kubectl applied from the client's side, and is still so: it may go over to the server's side with it."""
-    annotation = _last_applied(live)
-    if writer.name != "kubectl" or not annotation:
-        return NO_FIELDS
-    try:
-        formerly = json.loads(annotation)
-    except ValueError:
-        return NO_FIELDS
-    since = compare(formerly, live, shape)
-    return field_set(formerly, shape) - since.added - since.modified - since.removed
-
-
-def _remembering(wanted: JsonObject, live: JsonObject, config: JsonObject, writer: Manager) -> JsonObject:
-    """What is wanted; kubectl, which may go back to the client's side, is to find there what it applied last."""
-    if writer.name != "kubectl" or writer.subresource or not _last_applied(live):
-        return wanted
-    said = {name: value for name, value in config.get("metadata", {}).items() if name != "annotations"}
-    annotations = {name: one for name, one in _annotations(config).items() if name != _LAST_APPLIED}
-    metadata = {**said, **({"annotations": annotations} if annotations else {})}
-    text = json.dumps({**config, "metadata": metadata}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    annotated = {**_annotations(wanted), _LAST_APPLIED: f"{text}\n"}
-    return {**wanted, "metadata": {**wanted["metadata"], "annotations": annotated}}
-
-
-def _last_applied(live: JsonObject) -> str:
-    return str(_annotations(live).get(_LAST_APPLIED) or "")
-
-
-def _annotations(one: JsonObject) -> JsonObject:
-    return one.get("metadata", {}).get("annotations") or {}
-
-
-def _conflict(conflicts: _Conflicts) -> RefusedError:
-    ordered = sorted(conflicts, key=lambda one: (one[0].key, _reading_order(one[1])))
-    causes = [
-        Cause(describe(path), f"conflict with {_told(manager)}", "FieldManagerConflict") for manager, path in ordered
-    ]
-    if len(ordered) == 1:
-        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
-    else:
-        paths: dict[str, list[str]] = {}
-        for manager, path in ordered:
-            paths.setdefault(_told(manager), []).append(describe(path))
-        lines = [
-            line for who, fields in paths.items() for line in (f"conflicts with {who}:", *map("- {}".format, fields))
-        ]
-        message = f"Apply failed with {len(ordered)} conflicts: " + "\n".join(lines)
-    return RefusedError(409, "Conflict", message, causes=causes)
-
-
-def _reading_order(path: FieldPath) -> list[tuple[bool, str]]:
-    """At each level, fields that are not divided come first."""
-    return [(place < len(path), element) for place, element in enumerate(path, start=1)]
-
-
-def _told(manager: Manager) -> str:
-    words = f'"{manager.name}"'
-    if manager.subresource:
-        words += f' with subresource "{manager.subresource}"'
-    if manager.operation == "Update":
-        words += f" using {manager.api_version}"
-    return words
+def _conflict(conflicts: Iterable[tuple[Manager, FieldPath]]) -> RefusedError:
+    named = sorted((str(manager), describe(path)) for manager, path in conflicts)
+    causes = [Cause(field, f"conflict with {manager}", "FieldManagerConflict") for manager, field in named]
+    count = "1 conflict" if len(causes) == 1 else f"{len(causes)} conflicts"
+    listed = ", ".join(f"{cause.message}: {cause.field}" for cause in causes)
+    return RefusedError(409, "Conflict", f"Apply failed with {count}: {listed}", causes=causes)
