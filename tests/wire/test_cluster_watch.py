@@ -26,8 +26,8 @@ class Mirror:
         self.reflector = Reflector(
             client,
             NODES,
-            field_selector="spec.unschedulable=false",
-            on_change=self._record,
+            field_selector="metadata.name!=cordoned",
+            on_change=self._take,
             on_error=self.errors.append,
             backoff=Backoff(0.01, 0.02),
         )

@@ -5,117 +5,95 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.model import Kind
-from dracpu_sandbox.apiserver.labelselectors import label_tests
-from dracpu_sandbox.apiserver.refusal import bad_request
+from dracpu_sandbox.apiserver.refusal import bad_request, not_supported
 
 JsonObject = dict[str, Any]
 Predicate = Callable[[JsonObject], bool]
 
-_ALWAYS: Final = ("metadata.name", "metadata.namespace")
-_SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {  # of built-in kinds; custom ones have metadata alone
-    "pods": (
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
-    ),
-    "nodes": ("spec.unschedulable",),
-    "namespaces": ("status.phase",),
-    "secrets": ("type",),
+_NAMES: Final = ("metadata.name", "metadata.namespace")
+_SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {
+    "pods": ("spec.nodeName", "status.phase"),
     "events": (
-        *(
-            f"involvedObject.{name}"
-            for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-        ),
+        "involvedObject.apiVersion",
+        "involvedObject.fieldPath",
+        "involvedObject.kind",
+        "involvedObject.name",
+        "involvedObject.namespace",
+        "involvedObject.uid",
         "reason",
-        "reportingComponent",
-        "source",
         "type",
     ),
-    "resourceslices.resource.k8s.io": ("spec.nodeName", "spec.driver"),
+    "resourceslices.resource.k8s.io": ("spec.driver", "spec.nodeName"),
 }
-_TRUTHS: Final = ("spec.hostNetwork", "spec.unschedulable")  # false where an object says nothing
-_RENAMED: Final[Mapping[str, str]] = {  # what events.k8s.io calls differently
-    "reportingController": "reportingComponent",
-    **{
-        f"regarding.{name}": f"involvedObject.{name}"
-        for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    },
-}
-_FIELD: Final = re.compile(r"(?P<path>[^=!]*?)(?P<operator>==|=|!=)(?P<value>.*)", re.DOTALL)
-_TERM: Final = re.compile(r"(?:\\.|[^,\\])+", re.DOTALL)  # commas are escaped with a backslash in values
+_COMMA: Final = re.compile(r",(?![^(]*\))")  # but not inside of parentheses
+_WORD: Final = r"[-A-Za-z0-9_./]"
+_LABEL: Final = re.compile(
+    rf"!\s*(?P<absent>{_WORD}+)"
+    rf"|(?P<key>{_WORD}+)(?:\s*(?P<operator>==?|!=)\s*(?P<value>{_WORD}*)|\s+(?P<set>in|notin)\s*\((?P<values>[^()]+)\))?"
+)
+_FIELD: Final = re.compile(rf"(?P<path>{_WORD}+)(?P<operator>==?|!=)(?P<value>[^=]*)")
 
 
-def everything(one: JsonObject) -> bool:
-    """The predicate of no selector."""
+def everything(stored: JsonObject) -> bool:
+    """Selects all objects."""
     return True
 
 
 def selects(kind: Kind, labels: str, fields: str) -> Predicate:
-    """Whether an object, as it is stored, is selected; raises RefusedError for what is no selector."""
-    by_labels = label_tests(labels)
-    by_fields = [_field_test(kind, *term) for term in _terms(fields)]
-    if not by_labels and not by_fields:
+    """Returns a test of stored objects; raises RefusedError for a malformed selector or an unknown field."""
+    by_label = [_label_test(term.strip()) for term in _COMMA.split(labels) if labels.strip()]
+    by_field = [_field_test(kind, *term) for term in _terms(fields)]
+    if not by_label and not by_field:
         return everything
 
-    def chosen(one: JsonObject) -> bool:
-        own = one["metadata"].get("labels") or {}
-        return all(test(one) for test in by_fields) and all(test(own) for test in by_labels)
+    def selected(stored: JsonObject) -> bool:
+        own = stored["metadata"].get("labels") or {}
+        return all(test(stored) for test in by_field) and all(test(own) for test in by_label)
 
-    return chosen
+    return selected
 
 
 def selected_name(fields: str) -> str:
-    """The one name that a field selector leaves; empty: it may leave several."""
+    """The name when a field selector selects one object by its name, or an empty text."""
     return next((value for path, value, equal in _terms(fields) if path == "metadata.name" and equal), "")
 
 
+def _label_test(term: str) -> Callable[[Mapping[str, str]], bool]:
+    found = _LABEL.fullmatch(term)
+    if found is None:
+        raise bad_request(f"{term!r} is not a label selector: write key, !key, key=value, key!=value or key in (a,b)")
+    key, absent = found["key"], found["absent"]
+    if absent:
+        return lambda labels: absent not in labels
+    if found["set"]:
+        values, inside = [value.strip() for value in found["values"].split(",")], found["set"] == "in"
+        return lambda labels: (labels.get(key) in values) is inside
+    if found["operator"]:
+        value, equal = found["value"], found["operator"] != "!="
+        return lambda labels: (labels.get(key) == value) is equal
+    return lambda labels: key in labels
+
+
 def _terms(fields: str) -> list[tuple[str, str, bool]]:
-    """Path, value, and whether they shall be equal."""
+    """Splits a field selector into path, value, and whether they have to be equal."""
     terms = []
-    for part in _TERM.findall(fields):
-        match = _FIELD.fullmatch(part)
-        if match is None:
-            raise bad_request(f"invalid selector: '{fields}'; can't understand '{part}'")
-        if re.search(r"(?<!\\)=", match["value"]):
-            raise bad_request(f"invalid field selector: unescaped character in value: {ord('=')}")
-        terms.append((match["path"], re.sub(r"\\(.)", r"\1", match["value"]), match["operator"] != "!="))
+    for term in fields.split(",") if fields else ():
+        found = _FIELD.fullmatch(term.strip())
+        if found is None:
+            raise bad_request(f"{term!r} is not a field selector: write path=value or path!=value")
+        terms.append((found["path"], found["value"], found["operator"] != "!="))
     return terms
 
 
-def _field_test(kind: Kind, said: str, value: str, equal: bool) -> Predicate:
-    path = _RENAMED.get(said, said)
-    if path not in _selectable(kind):
-        raise bad_request(_not_selectable(kind, said))
-    if path == "source":
-        path = "source.component"
+def _field_test(kind: Kind, path: str, value: str, equal: bool) -> Predicate:
+    known = (*(_NAMES if kind.namespaced else _NAMES[:1]), *_SELECTABLE.get(kind.storage, ()))
+    if path not in known:
+        raise not_supported(f"the field selector {path!r} for {kind.plural}, only {', '.join(known)}")
     names = path.split(".")
-    otherwise = "false" if path in _TRUTHS else ""
-    return lambda one: (_text(one, names, otherwise) == value) is equal
+    return lambda stored: (_text(stored, names) == value) is equal
 
 
-def _selectable(kind: Kind) -> tuple[str, ...]:
-    own = _SELECTABLE.get(kind.storage)
-    if own is None and not kind.is_custom:
-        return _ALWAYS  # of objects without a namespace, too
-    return (*(_ALWAYS if kind.namespaced else _ALWAYS[:1]), *(own or ()))
-
-
-def _not_selectable(kind: Kind, path: str) -> str:
-    if kind.kind == "ResourceSlice":
-        return f"field label not supported for {kind.api_version}, Kind={kind.kind}: {path}"
-    if kind.is_custom or kind.storage in _SELECTABLE:
-        return f"field label not supported: {path}"
-    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
-
-
-def _text(one: Any, names: list[str], otherwise: str) -> str:
+def _text(value: Any, names: list[str]) -> str:
     for name in names:
-        one = one.get(name) if isinstance(one, dict) else None
-    if isinstance(one, bool):
-        return "true" if one else "false"
-    return otherwise if one is None else str(one)
+        value = value.get(name) if isinstance(value, dict) else None
+    return "" if value is None else str(value)
