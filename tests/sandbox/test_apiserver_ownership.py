@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from owned_objects import OBJECTS, SHAPE
 
@@ -166,6 +166,7 @@ def test_nobody_owns_what_is_not_there(steps: list[tuple[str, str, dict[str, Any
 def test_an_apply_that_succeeds_is_there_and_the_same_once_more_changes_nothing(
     steps: list[tuple[str, str, dict[str, Any]]], config: dict[str, Any]
 ) -> None:
+    assume(field_set(config, SHAPE))  # an apply of nothing may leave no managers: the next one starts to count anew
     writers = Writers()
     for step in steps:
         play(writers, *step)
