@@ -1,6 +1,6 @@
-"""The verbs: what it means to create, read, change and delete objects, whoever asks and however.
+"""The verbs: how objects are created, read, changed and deleted.
 
-Synchronous, with nothing awaited: each write is one step from the stored object to the next one.
+Everything here is synchronous: each write goes from the stored object to the next one in one step.
 """
 
 import base64
@@ -34,24 +34,24 @@ _IDENTIFYING: Final = {"name", "namespace", "resourceVersion", "uid", "managedFi
 
 
 class Admit(Protocol):
-    """Fills in defaults, drops what is unknown, refuses what is wrong."""
+    """Fills in defaults, drops unknown fields, and refuses invalid objects."""
 
     def __call__(self, kind: Kind, new: JsonObject, old: JsonObject | None, *, subresource: str = "") -> JsonObject: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a write is done."""
+    """The options of a write."""
 
     manager: str = "unknown"
     dry_run: bool = False
-    force: bool = False  # an apply takes fields from others
-    validation: Literal["Strict", "Warn", "Ignore"] = "Ignore"  # of fields that are unknown
+    force: bool = False  # an apply takes fields from other managers
+    validation: Literal["Strict", "Warn", "Ignore"] = "Ignore"  # of unknown fields
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write has made."""
+    """The outcome of a write."""
 
     stored: Stored
     created: bool = False
@@ -60,18 +60,20 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list, and where it goes on."""
+    """A part of a list, and the token for the next part."""
 
     stored: list[Stored]
     revision: int
-    onward: str = ""
+    next_token: str = ""
     remaining: int = 0
 
     @property
     def metadata(self) -> JsonObject:
-        """As it stands in a list."""
+        """The metadata of the list."""
         metadata: JsonObject = {"resourceVersion": str(self.revision)}
-        return metadata | ({"continue": self.onward, "remainingItemCount": self.remaining} if self.onward else {})
+        return metadata | (
+            {"continue": self.next_token, "remainingItemCount": self.remaining} if self.next_token else {}
+        )
 
 
 class Objects:
@@ -85,30 +87,25 @@ class Objects:
     # Reading
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """One object."""
+        """Returns one object; raises RefusedError when there is none of this name."""
         stored = self.store.get(kind.storage, (namespace, name))
         if stored is None:
             raise refusal.not_found(kind, name)
         return stored
 
     def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        selects: Predicate = everything,
-        *,
-        limit: int = 0,
-        onward: str = "",
-        at: int | None = None,
+        self, kind: Kind, namespace: str = "", selects: Predicate = everything, *, limit: int = 0, token: str = ""
     ) -> Page:
-        """The objects that are selected, or a page of them; `onward` is what the page before said, `at` a revision."""
-        revision, after = _read_token(onward) if onward else (self.store.revision if at is None else at, None)
+        """Lists the selected objects, or the page of them that follows the one that `token` came with."""
+        revision, after = _read_token(token) if token else (self.store.revision, None)
         present = revision == self.store.revision
         found = self.store.all(kind.storage) if present else self.store.all_at(kind.storage, revision)
         chosen = [
-            one
-            for one in found
-            if (not namespace or one.key[0] == namespace) and (after is None or one.key > after) and selects(one.object)
+            stored
+            for stored in found
+            if (not namespace or stored.key[0] == namespace)
+            and (after is None or stored.key > after)
+            and selects(stored.object)
         ]
         if not limit or len(chosen) <= limit:
             return Page(chosen, revision)
@@ -119,12 +116,10 @@ class Objects:
     def create(self, kind: Kind, namespace: str, body: JsonObject, writing: Writing) -> Written:
         """POST."""
         body = _identified(kind, namespace, "", body)
-        self._open_for_new(kind, namespace, body)
+        self._check_containers(kind, namespace, body)
         warnings = self._unknown(kind, body, writing)
         name = self._free_name(kind, namespace, body)
         new = strategies.fresh(kind, namespace, name, body, uid=str(uuid.uuid4()), now=timestamp())
-        if "get" not in kind.verbs:
-            return Written(Stored(self._admit(kind, new, None)), created=True, warnings=warnings)
         return Written(self._write(kind, None, new, "", writing), created=True, warnings=warnings)
 
     def replace(
@@ -133,11 +128,11 @@ class Objects:
         """PUT."""
         body = _identified(kind, namespace, name, body)
         live = self.get(kind, namespace, name)
-        said, uid = body["metadata"], live.object["metadata"]["uid"]
-        if said.get("uid") and said["uid"] != uid:
-            told = f"Precondition failed: UID in precondition: {said['uid']}, UID in object meta: {uid}"
-            raise refusal.conflict(kind, name, told)
-        if not said.get("resourceVersion") and strategies.needs_version(kind):
+        sent, uid = body["metadata"], live.object["metadata"]["uid"]
+        if sent.get("uid") not in {None, "", uid}:
+            why = f"Precondition failed: UID in precondition: {sent['uid']}, UID in object meta: {uid}"
+            raise refusal.conflict(kind, name, why)
+        if not sent.get("resourceVersion") and strategies.needs_version(kind):
             cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
             raise refusal.invalid(kind, name, cause)
         warnings = self._unknown(kind, body, writing)
@@ -153,7 +148,7 @@ class Objects:
         writing: Writing,
         subresource: str = "",
     ) -> Written:
-        """PATCH in all ways but apply: `change` makes the new object from the one that is there."""
+        """PATCH in all ways but apply: `change` makes the new object from the stored one."""
         live = self.get(kind, namespace, name)
         shown = _face(kind, live.object)
         wanted = _identified(kind, namespace, name, change(shown))
@@ -164,9 +159,9 @@ class Objects:
     def apply(
         self, kind: Kind, namespace: str, name: str, config: JsonObject, writing: Writing, subresource: str = ""
     ) -> Written:
-        """PATCH with a server-side apply, which makes what is not there."""
+        """PATCH with a server-side apply, which creates an object that does not exist."""
         config = _identified(kind, namespace, name, config)
-        config = _status_alone(kind, config) if subresource == "status" else _less_status(kind, config)
+        config = _status_alone(config) if subresource == "status" else _less_status(kind, config)
         if config["metadata"].get("managedFields"):
             raise refusal.bad_request("metadata.managedFields must be nil")
         if unknown := unknown_fields(kind, config):
@@ -185,9 +180,9 @@ class Objects:
         if subresource:
             raise refusal.not_found(kind, name)
         if uid := config["metadata"].get("uid"):
-            told = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            raise refusal.conflict(kind, name, told)
-        self._open_for_new(kind, namespace, config)
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise refusal.conflict(kind, name, why)
+        self._check_containers(kind, namespace, config)
         new = strategies.fresh(kind, namespace, name, config, uid=str(uuid.uuid4()), now=timestamp())
         shares = self._merged(kind, {}, config, writing, "").shares
         return Written(self._write(kind, None, new, "", writing, shares), created=True)
@@ -200,7 +195,7 @@ class Objects:
         return ownership.applied(shown, config, shares, manager, shape, timestamp(), force=writing.force)
 
     def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> tuple[Stored, bool]:
-        """DELETE: the object as it is now, or was last, and whether it is gone."""
+        """DELETE: returns the object as it is now, or was last, and whether it is gone."""
         live = self.get(kind, namespace, name)
         deleting.check(kind, live.object, deletion)
         doomed = deleting.marked(kind, live.object, deletion, datetime.now(UTC))
@@ -222,7 +217,7 @@ class Objects:
         writing: Writing,
         shares: Shares | None = None,
     ) -> Stored:
-        """Checks an object and stores it, unless nothing changes; `shares` come from an apply, which counts its own."""
+        """Checks an object and stores it, unless nothing changes. An apply passes the `shares` that it has computed."""
         old = None if live is None else _face(kind, live.object)
         new = self._admit(kind, new, old, subresource=subresource)
         if shares is None:
@@ -245,25 +240,24 @@ class Objects:
     def _shares_after(self, kind: Kind, old: JsonObject | None, new: JsonObject, manager: Manager) -> Shares:
         before = ownership.decode_shares(old or {})
         if old is not None and not before:
-            return {}  # nobody owns anything of it: counting begins with its first apply
-        base = strategies.blank(kind) if old is None else old
-        return ownership.updated(base, new, before, manager, shape_of(kind), timestamp())
+            return {}  # the object has no managers: they are counted from its first apply on
+        return ownership.updated(old or {}, new, before, manager, shape_of(kind), timestamp())
 
     def _remove(self, kind: Kind, live: Stored, last: JsonObject) -> Stored:
         if kind.storage == strategies.CRDS:
             self.registry.withdraw(live.key[1])
         return self.store.remove(kind.storage, live.key, last)
 
-    # What new objects need
+    # Checks
 
-    def _open_for_new(self, kind: Kind, namespace: str, body: JsonObject) -> None:
-        """A namespace must be there, and not on its way out; a definition, too."""
-        if kind.is_custom:
-            definition = self.store.get(strategies.CRDS, ("", kind.storage))
-            if definition is not None and "deletionTimestamp" in definition.object["metadata"]:
-                why = "create not allowed while custom resource definition is terminating"
-                raise refusal.forbidden(kind, str(body["metadata"].get("name") or ""), why)
-        if not kind.namespaced or "get" not in kind.verbs:
+    def _check_containers(self, kind: Kind, namespace: str, body: JsonObject) -> None:
+        """A new object needs its namespace, and neither this nor the object's definition may be going away."""
+        name = str(body["metadata"].get("name") or "")
+        definition = self.store.get(strategies.CRDS, ("", kind.storage))
+        if definition is not None and "deletionTimestamp" in definition.object["metadata"]:
+            why = "create not allowed while custom resource definition is terminating"
+            raise refusal.forbidden(kind, name, why)
+        if not kind.namespaced:
             return
         home = self.store.get(strategies.NAMESPACES, ("", namespace))
         if home is None:
@@ -271,7 +265,7 @@ class Objects:
             raise refusal.RefusedError(404, "NotFound", message, details={"name": namespace, "kind": "namespaces"})
         if "deletionTimestamp" in home.object["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise refusal.forbidden(kind, str(body["metadata"].get("name") or ""), why)
+            raise refusal.forbidden(kind, name, why)
 
     def _free_name(self, kind: Kind, namespace: str, body: JsonObject) -> str:
         metadata = body["metadata"]
@@ -280,8 +274,6 @@ class Objects:
                 raise refusal.already_exists(kind, name)
             return str(name)
         base = metadata.get("generateName")
-        if not base and "get" not in kind.verbs:
-            return ""
         if not base:
             cause = Cause("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
             raise refusal.invalid(kind, "", cause)
@@ -292,7 +284,7 @@ class Objects:
         raise refusal.already_exists(kind, str(base))
 
     def _unknown(self, kind: Kind, body: JsonObject, writing: Writing, *, patched: bool = False) -> tuple[str, ...]:
-        """The warnings about fields that are unknown."""
+        """Returns the warnings about unknown fields."""
         if writing.validation == "Ignore":
             return ()
         unknown = unknown_fields(kind, body)
@@ -302,35 +294,29 @@ class Objects:
 
 
 def _identified(kind: Kind, namespace: str, name: str, body: Any) -> JsonObject:
-    """The body with everything that the URL says of it already; raises RefusedError when it says something else."""
-    if not isinstance(body, dict):
-        raise refusal.bad_request("the body is no object")
-    metadata = body.get("metadata") or {}
+    """Adds to the body what the URL says of it; raises RefusedError when the body says something else."""
+    metadata = (body.get("metadata") or {}) if isinstance(body, dict) else None
     if not isinstance(metadata, dict):
-        raise refusal.bad_request("metadata is no object")
-    for field, what, expected in (("apiVersion", "API version", kind.api_version), ("kind", "kind", kind.kind)):
-        said = body.get(field) or expected
-        if said != expected:
-            raise refusal.bad_request(
-                f"the {what} in the data ({said}) does not match the expected {what} ({expected})"
-            )
-    if name and (metadata.get("name") or name) != name:
-        told = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-        raise refusal.bad_request(told)
-    if kind.namespaced and (metadata.get("namespace") or namespace) != namespace:
-        told = "the namespace of the provided object does not match the namespace sent on the request"
-        raise refusal.bad_request(told)
-    metadata = metadata | ({"name": name} if name else {}) | ({"namespace": namespace} if kind.namespaced else {})
-    identity = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-    return {**identity, **{key: value for key, value in body.items() if key not in identity}}
+        raise refusal.bad_request("the body and its metadata must be objects")
+    home = namespace if kind.namespaced else ""
+    for field, sent, expected in (
+        ("API version", body.get("apiVersion"), kind.api_version),
+        ("kind", body.get("kind"), kind.kind),
+        ("name", metadata.get("name"), name),
+        ("namespace", metadata.get("namespace"), home),
+    ):
+        if sent and expected and sent != expected:
+            raise refusal.bad_request(f"the {field} of the object ({sent}) does not match the request ({expected})")
+    metadata = metadata | ({"name": name} if name else {}) | ({"namespace": home} if home else {})
+    return {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
 def _undeclared(kind: Kind, namespace: str, name: str, unknown: list[str]) -> refusal.RefusedError:
-    """An apply cannot own what no schema knows; `unknown` says: unknown field "spec.x"."""
-    fields = [f".{one.partition(chr(34))[2].rstrip(chr(34))}: field not declared in schema" for one in unknown]
+    """An apply cannot own fields that the schema does not have. `unknown` is like: unknown field "spec.x"."""
+    fields = ", ".join(f".{text.partition(chr(34))[2].rstrip(chr(34))}" for text in unknown)
     what = f"{namespace}/{name}; {kind.api_version}, Kind={kind.kind}"
-    told = fields[0] if len(fields) == 1 else "errors:\n" + "\n".join(f"  {field}" for field in fields)
-    return refusal.RefusedError(500, "", f"failed to create typed patch object ({what}): {told}")
+    message = f"failed to create typed patch object ({what}): {fields}: field not declared in schema"
+    return refusal.RefusedError(500, "", message)
 
 
 def _manager(kind: Kind, writing: Writing, operation: Operation, subresource: str) -> Manager:
@@ -338,16 +324,15 @@ def _manager(kind: Kind, writing: Writing, operation: Operation, subresource: st
 
 
 def _face(kind: Kind, stored: JsonObject) -> JsonObject:
-    """A stored object as a kind shows it."""
+    """Returns a stored object in the form of a kind."""
     shown = kind.from_stored(stored)
     return shown if shown["apiVersion"] == kind.api_version else {**shown, "apiVersion": kind.api_version}
 
 
-def _status_alone(kind: Kind, config: JsonObject) -> JsonObject:
-    if kind.storage not in strategies.METADATA_IN_STATUS:
-        identity = {name: one for name, one in config["metadata"].items() if name in _IDENTIFYING}
-        config = {**config, "metadata": identity}
-    return {name: value for name, value in config.items() if name in {"apiVersion", "kind", "metadata", "status"}}
+def _status_alone(config: JsonObject) -> JsonObject:
+    identity = {name: value for name, value in config["metadata"].items() if name in _IDENTIFYING}
+    status = {"status": config["status"]} if "status" in config else {}
+    return {"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": identity, **status}
 
 
 def _less_status(kind: Kind, config: JsonObject) -> JsonObject:
@@ -362,20 +347,20 @@ def _with_shares(new: JsonObject, shares: Shares) -> JsonObject:
 
 
 def _same(old: JsonObject, new: JsonObject) -> bool:
-    """Whether a write changes nothing but the times of those who own fields."""
+    """Whether a write changes nothing but the times of managers."""
     return _timeless(old) == _timeless(new)
 
 
-def _timeless(one: JsonObject) -> JsonObject:
+def _timeless(stored: JsonObject) -> JsonObject:
     entries = {
         json.dumps({**entry, "time": "", "apiVersion": ""}, sort_keys=True)
-        for entry in one["metadata"].get("managedFields") or ()
+        for entry in stored["metadata"].get("managedFields") or ()
     }
-    return {**one, "metadata": {**one["metadata"], "managedFields": entries}}
+    return {**stored, "metadata": {**stored["metadata"], "managedFields": entries}}
 
 
 def timestamp() -> str:
-    """This moment, as objects bear it."""
+    """The current time in the format of objects."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
