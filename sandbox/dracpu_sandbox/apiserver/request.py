@@ -1,4 +1,4 @@
-"""What a request asks: its path, query and body, read once."""
+"""A request for objects: its path, query and body, parsed once."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _NO_PROTOBUF: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request for objects."""
+    """A request for objects."""
 
     method: str
     group: str
@@ -40,12 +40,12 @@ class Request:
 
     @property
     def watches(self) -> bool:
-        """True for a watch, which is a GET too."""
-        return self.method == "GET" and not self.name and self.query.get("watch") in {"true", "1"}
+        """Whether it is a watch, which is a GET too."""
+        return self.method == "GET" and not self.name and self.flag("watch")
 
     @property
     def verb(self) -> str:
-        """As roles and discovery name it."""
+        """The verb, as roles and discovery name it."""
         match self.method:
             case "GET":
                 return "get" if self.name else "watch" if self.watches else "list"
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def patch_kind(self) -> PatchKind:
-        """How its body patches; raises RefusedError when it says nothing known."""
+        """The format of the patch in the body; raises RefusedError for an unknown one."""
         media = self.headers.get("Content-Type", "").partition(";")[0].strip()
         if media not in _PATCHES:
             raise unknown_format(_PATCHES)
@@ -64,19 +64,19 @@ class Request:
 
     @property
     def manager(self) -> str:
-        """Who writes: what the query says, or else the program."""
+        """The field manager: the one in the query, or else the client's program."""
         program = self.headers.get("User-Agent", "").partition("/")[0]
         return (self.query.get("fieldManager") or program)[:_LONGEST_MANAGER] or "unknown"
 
-    def number(self, name: str, otherwise: int = 0) -> int:
-        """A number in the query."""
+    def number(self, name: str, default: int = 0) -> int:
+        """Reads a number from the query."""
         try:
-            return int(self.query.get(name) or otherwise)
+            return int(self.query.get(name) or default)
         except ValueError:
-            raise bad_request(f"{name} is no number: {self.query[name]}") from None
+            raise bad_request(f"{name} is not a number: {self.query[name]}") from None
 
     def flag(self, name: str) -> bool:
-        """A yes or no in the query."""
+        """Reads a truth value from the query."""
         return self.query.get(name, "").lower() in {"true", "1"}
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Request:
 
 
 def read_request(method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Request | None:
-    """A request for objects, without its body; None when its path is none of theirs."""
+    """Parses a request without its body; None when the path is not one of objects."""
     match path.strip("/").split("/"):
         case ["api", version, *rest] if rest:
             group = ""
@@ -103,13 +103,14 @@ def read_request(method: str, path: str, query: Mapping[str, str], headers: Mapp
 
 
 def unknown_format(accepted: Iterable[str]) -> RefusedError:
-    """The patch is of a kind that is not understood."""
-    told = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
-    return RefusedError(415, "UnsupportedMediaType", told)
+    """Refuses a patch in an unknown format."""
+    listed = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    return RefusedError(415, "UnsupportedMediaType", message)
 
 
 def read_body(payload: bytes, content_type: str) -> Any:
-    """Parses the body, JSON whatever its content type says; None when the body is empty. Raises RefusedError."""
+    """Parses the body as JSON, whatever its content type; None when it is empty. Raises RefusedError."""
     if not payload:
         return None
     if content_type == _PROTOBUF:
