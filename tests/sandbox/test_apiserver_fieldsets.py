@@ -6,7 +6,6 @@ from hypothesis import given
 from owned_objects import OBJECTS, SHAPE
 
 from dracpu_sandbox.apiserver.fieldsets import (
-    UNKNOWN_SHAPE,
     Shape,
     compare,
     decode_fields,
@@ -88,11 +87,6 @@ def test_without_what_was_added_the_old_fields_are_left(one: dict[str, Any], oth
     left = without(other, added, SHAPE)
     assert not compare(one, left, SHAPE).added
     assert field_set(left, SHAPE) == field_set(other, SHAPE) - added | emptied(left)
-
-
-@given(OBJECTS)
-def test_lists_of_no_known_shape_are_one_value(one: dict[str, Any]) -> None:
-    assert all(element.startswith("f:") for path in field_set(one, UNKNOWN_SHAPE) for element in path)
 
 
 def emptied(one: dict[str, Any]) -> frozenset[tuple[str, ...]]:

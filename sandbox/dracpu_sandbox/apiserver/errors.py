@@ -1,7 +1,7 @@
-"""What a person is told when the API server cannot serve."""
+"""Errors of the API server that are reported to the person who starts it."""
 
 from dracpu_sandbox.errors import SandboxError
 
 
 class PortTakenError(SandboxError):
-    """The port that was asked for cannot be had."""
+    """The requested port is not available."""

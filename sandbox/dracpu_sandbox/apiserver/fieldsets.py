@@ -1,7 +1,7 @@
-"""Sets of fields of an object: what a field manager owns, what a write has changed.
+"""Sets of fields of an object, which say what a field manager owns and what a write has changed.
 
-A field is a path of elements, written as in `managedFields`: `f:spec` is a field of that name, `k:{"name":"a"}` the
-item of a list that is a map, `v:"x"` the item of a list that is a set. Lists that are neither are one value.
+A field is a path of elements, written as in `managedFields`: `f:spec` is a field of that name, `k:{"name":"a"}` an
+item of a list that is merged by keys, `v:"x"` an item of a list that is a set. Any other list is one value.
 """
 
 import json
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds.model import ATOMIC, Kind, ListType
+from dracpu_sandbox.apiserver.kinds.model import Kind, ListType
 
 FieldPath = tuple[str, ...]
 FieldSet = frozenset[FieldPath]
-Names = tuple[str, ...]  # the names on the way to a value; items of lists add none
+Names = tuple[str, ...]  # the field names of a path; items of lists add none
 
 NO_FIELDS: Final[FieldSet] = frozenset()
 ABSENT: Final = object()
@@ -21,30 +21,27 @@ ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of an object is merged part by part, and what is one value."""
+    """Which parts of an object are merged, and which are one value."""
 
     list_type: Callable[[Names], ListType]
     atomic_maps: frozenset[Names] = frozenset()
-    status_apart: bool = False  # status is written through a subresource, and then nothing else is
+    status_apart: bool = False  # the status is written through a subresource only
 
     def divides(self, value: Any, names: Names) -> bool:
-        """Whether a value is more than one field."""
+        """Whether a value consists of several fields."""
         if isinstance(value, dict):
             return names not in self.atomic_maps
         return isinstance(value, list) and self.list_type(names).kind != "atomic"
 
 
 def shape_of(kind: Kind) -> Shape:
-    """The shape of a kind's objects."""
+    """Returns the shape of a kind's objects."""
     return Shape(kind.list_type, kind.atomic_maps, "status" in kind.subresources)
-
-
-UNKNOWN_SHAPE: Final = Shape(lambda names: ATOMIC)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between two objects. A new list or mapping is a field itself, besides what is in it."""
+    """The differences of two objects. A new list or mapping counts as a field itself, besides its parts."""
 
     added: FieldSet
     modified: FieldSet
@@ -52,7 +49,7 @@ class Comparison:
 
 
 def parts(value: Any, names: Names, shape: Shape) -> Iterator[tuple[str, Names, Any]]:
-    """The parts of a value that is divided: element, names, value."""
+    """Yields the parts of a value that consists of several fields: element, names, value."""
     if isinstance(value, dict):
         for name, child in value.items():
             yield f"f:{name}", (*names, name), child
@@ -63,7 +60,7 @@ def parts(value: Any, names: Names, shape: Shape) -> Iterator[tuple[str, Names, 
 
 
 def item_element(item: Any, list_type: ListType) -> str:
-    """The element of an item of a list that is a map or a set."""
+    """Returns the element of an item of a list that is merged by keys, or is a set."""
     if list_type.kind == "map" and isinstance(item, dict):
         present = {**list_type.defaults, **item}
         return "k:" + _canonical({key: present[key] for key in list_type.keys if key in present})
@@ -71,7 +68,7 @@ def item_element(item: Any, list_type: ListType) -> str:
 
 
 def field_set(value: Any, shape: Shape) -> FieldSet:
-    """All fields of an object."""
+    """Returns all fields of an object."""
     found: set[FieldPath] = set()
     _collect(value, (), (), shape, found)
     return frozenset(found - {()})
@@ -90,7 +87,7 @@ def _collect(value: Any, names: Names, path: FieldPath, shape: Shape, found: set
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
-    """How `new` differs from `old`."""
+    """Compares `new` with `old`."""
     difference = _Difference(shape)
     difference.walk(old, new, (), ())
     return Comparison(frozenset(difference.added), frozenset(difference.modified), frozenset(difference.removed))
@@ -134,7 +131,7 @@ class _Difference:
 
 
 def without(value: Any, doomed: FieldSet, shape: Shape, names: Names = (), path: FieldPath = ()) -> Any:
-    """The object less some of its fields, and all that is in them."""
+    """Returns the object without some of its fields and their parts."""
     if not doomed or not shape.divides(value, names):
         return value
     kept = [
@@ -149,7 +146,7 @@ def without(value: Any, doomed: FieldSet, shape: Shape, names: Names = (), path:
 
 
 def with_parents(fields: Iterable[FieldPath]) -> FieldSet:
-    """The fields and all that they stand in, but for items of lists: to own a part of an item is not to own it."""
+    """Adds the fields that contain these, except items of lists: the owner of an item's part does not own the item."""
     closed = set(fields)
     for path in tuple(closed):
         closed.update(path[:end] for end in range(1, len(path)) if path[end - 1][0] == "f")
@@ -157,7 +154,7 @@ def with_parents(fields: Iterable[FieldPath]) -> FieldSet:
 
 
 def encode_fields(fields: FieldSet) -> dict[str, Any]:
-    """As `fieldsV1`; "." marks what is a field and has fields in it."""
+    """Encodes as `fieldsV1`; "." marks a field that contains other fields of the set."""
     root: dict[str, Any] = {}
     ends = []
     for path in sorted(fields):
@@ -172,7 +169,7 @@ def encode_fields(fields: FieldSet) -> dict[str, Any]:
 
 
 def decode_fields(encoded: Mapping[str, Any]) -> FieldSet:
-    """From `fieldsV1`."""
+    """Decodes `fieldsV1`."""
     found: set[FieldPath] = set()
     _decode(encoded, (), found)
     return frozenset(found)
@@ -187,7 +184,7 @@ def _decode(node: Mapping[str, Any], path: FieldPath, found: set[FieldPath]) -> 
 
 
 def describe(path: FieldPath) -> str:
-    """As messages show it: .spec.containers[name="a"].image."""
+    """Renders a path for messages: .spec.containers[name="a"].image."""
     return "".join(_describe_element(element) for element in path)
 
 

@@ -1,4 +1,4 @@
-"""What pods can do that other objects cannot: be bound to a node, show their logs."""
+"""What only pods have: a binding to a node, and logs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 def bind(objects: Objects, kind: Kind, namespace: str, name: str, binding: Any, writing: Writing) -> None:
-    """Gives a pod its node; raises RefusedError when it has one, or must wait."""
+    """Binds a pod to a node; raises RefusedError when the pod is bound already, being deleted or gated."""
     target = (binding or {}).get("target") or {}
     node = target.get("name")
     if not node or target.get("kind", "Node") != "Node":
@@ -27,14 +27,14 @@ def bind(objects: Objects, kind: Kind, namespace: str, name: str, binding: Any, 
         raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
     wanted = ((binding.get("metadata") or {}).get("uid")) or live["metadata"]["uid"]
     if wanted != live["metadata"]["uid"]:
-        told = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {live['metadata']['uid']}"
-        raise conflict(kind, name, told)
+        why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {live['metadata']['uid']}"
+        raise conflict(kind, name, why)
     objects.patch(kind, namespace, name, lambda pod: _bound(pod, str(node)), writing, "binding")
 
 
 def _bound(pod: JsonObject, node: str) -> JsonObject:
     status = pod.get("status") or {}
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != "PodScheduled"]
+    conditions = [other for other in status.get("conditions") or () if other.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp()}
     return {
         **pod,
@@ -44,15 +44,15 @@ def _bound(pod: JsonObject, node: str) -> JsonObject:
 
 
 def container_for_logs(objects: Objects, kind: Kind, namespace: str, name: str, asked: str) -> str:
-    """The container whose logs are asked for; raises RefusedError when that is not clear."""
+    """Returns the container of a request for logs; raises RefusedError when there is no such or more than one."""
     pod = objects.get(kind, namespace, name).object
-    names = [one["name"] for one in pod["spec"].get("containers") or ()]
-    init = [one["name"] for one in pod["spec"].get("initContainers") or ()]
+    names = [container["name"] for container in pod["spec"].get("containers") or ()]
+    init = [container["name"] for container in pod["spec"].get("initContainers") or ()]
     chosen = asked or (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER, "")
     if not chosen:
         if len(names) != 1:
-            listed = f"[{' '.join(names)}]" + (f" or one of the init containers: [{' '.join(init)}]" if init else "")
-            raise bad_request(f"a container name must be specified for pod {name}, choose one of: {listed}")
+            listed = " ".join((*names, *init))
+            raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
         return str(names[0])
     if chosen not in (*names, *init):
         raise bad_request(f"container {chosen} is not valid for pod {name}")

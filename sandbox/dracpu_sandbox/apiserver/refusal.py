@@ -1,4 +1,4 @@
-"""How the API server says no: an error that becomes a Status object."""
+"""Refusals: errors that become a Status object in the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of the reasons why an object is invalid."""
+    """A reason why an object is invalid."""
 
     field: str  # like spec.reservedCPUs
     message: str
@@ -20,7 +20,7 @@ class Cause:
 
 
 class RefusedError(Exception):
-    """Becomes the answer: a Status object."""
+    """Becomes the answer, as a Status object."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class RefusedError(Exception):
 
     @property
     def status(self) -> JsonObject:
-        """The body of the answer."""
+        """Returns the body of the answer."""
         details = self.details
         if self.causes:
-            causes = [{"reason": one.reason, "message": one.message, "field": one.field} for one in self.causes]
+            causes = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in self.causes]
             details = {**(details or {}), "causes": causes}
         if self.retry_after is not None:
             details = {**(details or {}), "retryAfterSeconds": self.retry_after}
@@ -61,13 +61,13 @@ class RefusedError(Exception):
 
 
 def named(kind: Kind, name: str) -> JsonObject:
-    """The details of a Status that is about one object."""
+    """Returns the details of a Status about one object."""
     group = {"group": kind.group} if kind.group else {}
     return {"name": name, **group, "kind": kind.plural}
 
 
 def bad_request(message: str) -> RefusedError:
-    """The request itself makes no sense."""
+    """The request is malformed."""
     return RefusedError(400, "BadRequest", message)
 
 
@@ -77,57 +77,57 @@ def not_supported(what: str, code: int = 400, reason: str = "BadRequest") -> Ref
 
 
 def not_found(kind: Kind, name: str) -> RefusedError:
-    """There is no such object."""
+    """The object does not exist."""
     return RefusedError(404, "NotFound", f'{kind.resource} "{name}" not found', details=named(kind, name))
 
 
 def already_exists(kind: Kind, name: str) -> RefusedError:
-    """There is one already."""
+    """An object of this name exists."""
     message = f'{kind.resource} "{name}" already exists'
     return RefusedError(409, "AlreadyExists", message, details=named(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str) -> RefusedError:
-    """The object is not what the writer thinks it is."""
+    """The object differs from what the writer expects."""
     message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
     return RefusedError(409, "Conflict", message, details=named(kind, name))
 
 
 def forbidden(kind: Kind, name: str, why: str) -> RefusedError:
-    """This must not be done now."""
+    """The operation is not allowed in the present state."""
     return RefusedError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details=named(kind, name))
 
 
 def invalid(kind: Kind, name: str, *causes: Cause) -> RefusedError:
-    """The object breaks rules; each cause names one."""
+    """The object violates rules; each cause names one."""
     who = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    told = [f"{cause.field}: {cause.message}" for cause in causes]
-    why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    listed = [f"{cause.field}: {cause.message}" for cause in causes]
+    why = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = {**named(kind, name), "kind": kind.kind}
     return RefusedError(422, "Invalid", f'{who} "{name}" is invalid: {why}', details=details, causes=causes)
 
 
 def unknown_fields(kind: Kind, fields: Sequence[str], *, patched: bool) -> RefusedError:
-    """The object has fields that its kind has not. After a patch it is invalid: `kubectl edit` opens again then."""
-    told = f"strict decoding error: {', '.join(fields)}"
+    """The object has unknown fields. After a patch it counts as invalid, so that `kubectl edit` opens again."""
+    why = f"strict decoding error: {', '.join(fields)}"
     if not patched:
-        return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {told}')
-    cause = Cause("patch", f"Invalid value: {told}")
+        return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+    cause = Cause("patch", f"Invalid value: {why}")
     return RefusedError(422, "Invalid", f' "" is invalid: {cause.field}: {cause.message}', causes=[cause])
 
 
 def expired(asked: int, oldest: int) -> RefusedError:
-    """The history that was asked for is gone."""
+    """The requested revision is too old."""
     return RefusedError(410, "Expired", f"too old resource version: {asked} ({oldest})")
 
 
 def nothing_here() -> RefusedError:
-    """The path names no resource that is served."""
-    # kubectl looks into the details whatever they are: `kubectl debug` dies where there are none
+    """Nothing is served at the path."""
+    # kubectl reads the details unchecked: `kubectl debug` panics without them
     return RefusedError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def not_allowed() -> RefusedError:
-    """The resource is served, but not in this way."""
+    """The resource is not served with this method."""
     message = "the server does not allow this method on the requested resource"
     return RefusedError(405, "MethodNotAllowed", message, details={})

@@ -1,4 +1,4 @@
-"""How objects are shown: whole, as metadata alone, or as a table; each is encoded once for all who ask."""
+"""The forms of objects in answers: whole, metadata alone, or a table. Each form is encoded once for all clients."""
 
 import json
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ _VIEWS: Final[dict[str, View]] = {
 
 
 def encoded(body: Any) -> bytes:
-    """JSON, as short as it can be."""
+    """Encodes as compact JSON."""
     return _encode(body).encode()
 
 
 def wanted_view(accept: str) -> View:
-    """The first view in an Accept header that can be shown; raises RefusedError when none can."""
+    """Returns the first supported view in an Accept header; raises RefusedError when there is none."""
     for entry in accept.split(",") if accept.strip() else ["*/*"]:
         media, *rest = (part.strip() for part in entry.split(";"))
         options = dict(part.split("=", 1) for part in rest if "=" in part)
@@ -42,16 +42,16 @@ def wanted_view(accept: str) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How one who asks wants to see objects of a kind."""
+    """Encodes objects of a kind in the form that a client asks for."""
 
     kind: Kind
     view: View = "Object"
-    include: Include = "Metadata"  # what of the object stands in a table's row
+    include: Include = "Metadata"  # the part of the object in a row of a table
 
     def one(self, stored: Stored) -> bytes:
-        """One object, encoded."""
+        """Encodes one object."""
         if self.view == "Table":
-            return encoded(self._shown(stored))  # ages in it: never the same again
+            return encoded(self._shown(stored))  # a table shows ages, which change
         form = (self.kind.api_version, self.view)
         known = stored.forms.get(form)
         if known is None:
@@ -59,24 +59,24 @@ class Rendering:
         return known
 
     def list(self, stored: Sequence[Stored], metadata: JsonObject) -> bytes:
-        """A list, encoded."""
+        """Encodes a list."""
         if self.view == "Table":
-            return encoded(table(self.kind, [self.whole(one) for one in stored], metadata, self.include))
+            return encoded(table(self.kind, [self.whole(item) for item in stored], metadata, self.include))
         if self.view == "PartialObjectMetadata":
             head: JsonObject = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
         else:
             head = {"kind": self.kind.list_kind or f"{self.kind.kind}List", "apiVersion": self.kind.api_version}
         opening = encoded({**head, "metadata": metadata})[:-1]
-        return opening + b',"items":[' + b",".join(self.one(one) for one in stored) + b"]}"
+        return opening + b',"items":[' + b",".join(self.one(item) for item in stored) + b"]}"
 
     def event(self, happened: str, stored: Stored, *, first: bool) -> bytes:
-        """An event of a watch, encoded; only its first table names the columns."""
+        """Encodes an event of a watch; only the first table of a watch names the columns."""
         again = self.view == "Table" and not first
         shown = encoded({**self._shown(stored), "columnDefinitions": []}) if again else self.one(stored)
         return b'{"type":"' + happened.encode() + b'","object":' + shown + b"}\n"
 
     def bookmark(self, revision: int, *, initial_events_end: bool = False) -> bytes:
-        """An event that says up to where a watch has seen everything."""
+        """Encodes an event that says up to which revision the watch is complete."""
         metadata: JsonObject = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial_events_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -88,7 +88,7 @@ class Rendering:
         return encoded({"type": "BOOKMARK", "object": {**head, "metadata": metadata}}) + b"\n"
 
     def whole(self, stored: Stored) -> JsonObject:
-        """The object as this kind shows it."""
+        """Returns the object in the form of this kind."""
         shown = self.kind.from_stored(stored.object)
         if shown["apiVersion"] != self.kind.api_version:
             return {**shown, "apiVersion": self.kind.api_version}

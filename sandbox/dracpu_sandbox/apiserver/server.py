@@ -1,9 +1,9 @@
-"""The API server: what comes in over HTTP, and what goes out.
+"""The API server over HTTP.
 
     async with ApiServer() as server:
         ...  # kubectl --server {server.url} get nodes
 
-It serves on loopback alone, without authentication, as `kubectl proxy` does; so it answers no page of a web browser.
+It serves on loopback only, without authentication, as `kubectl proxy` does. It refuses requests of web pages.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ _JSON: Final = "application/json"
 
 
 class CutOffError(Exception):
-    """What stands around requests raises it: the connection ends without an answer."""
+    """Raised by a function around requests to end the connection without an answer."""
 
 
 class ApiServer:
-    """Serves while the block is open. `objects` and `watches` are for who lives in the same loop."""
+    """Serves while the block is open. Code in the same loop may use `objects` and `watches`."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class ApiServer:
         self.url = ""
         self.objects = Objects(store, Registry(), admit=admit)
         self.watches = Watches(store)
-        self.logs: Logs | None = None  # of a pod's container: namespace, pod, container -> text
-        self.around: Around | None = None  # stands around each request for objects: for faults
+        self.logs: Logs | None = None  # reads the log of a pod's container
+        self.around: Around | None = None  # is called around each request for objects, to inject faults
         self._port = port
         self._tls = tls
         self._handler = Handler(self.objects)
@@ -105,7 +105,7 @@ class ApiServer:
                 self._collector.result()
 
     def kubeconfig(self) -> JsonObject:
-        """The content of a kubeconfig file."""
+        """Returns the content of a kubeconfig file."""
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -125,8 +125,8 @@ class ApiServer:
     async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
             _refuse_browsers(http)
-            if (found := self._ask_before(http)) is not None:
-                return found
+            if (described := self._description(http)) is not None:
+                return described
             return await self._surrounded(http, await self._read(http))
         except RefusedError as refused:
             return _refusal(refused)
@@ -135,8 +135,8 @@ class ApiServer:
                 http.transport.abort()
             return web.Response()
 
-    def _ask_before(self, http: web.BaseRequest) -> web.Response | None:
-        """The answer to what clients ask before they ask for objects."""
+    def _description(self, http: web.BaseRequest) -> web.Response | None:
+        """Answers requests for the server's health and its description; None for other requests."""
         if http.path in _HEALTH:
             return web.Response(text="ok")
         if (discovered := discover(self.objects.registry, http.path)) is not None:
@@ -174,11 +174,11 @@ class ApiServer:
 
 
 def _refuse_browsers(http: web.BaseRequest) -> None:
-    """A page of a browser may send requests to loopback too: it shows by its Origin, or by a foreign Host."""
+    """Refuses requests of web pages, which have an Origin, or a Host other than loopback."""
     host = http.headers.get("Host", "")
     name = host[: host.rindex("]")].lstrip("[") if "]" in host else host.partition(":")[0]
     if name not in _LOOPBACK or "Origin" in http.headers:
-        raise RefusedError(403, "Forbidden", "only programs of this machine are served: no other Host, no Origin")
+        raise RefusedError(403, "Forbidden", "only programs on this machine are served: no other Host, no Origin")
 
 
 def _response(answer: Answer) -> web.Response:

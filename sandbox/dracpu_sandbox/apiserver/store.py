@@ -1,8 +1,8 @@
 """The objects, in memory, with their history.
 
-Stored objects are never changed, only replaced: whoever has one may keep it, and what is made from it (its encoded
-form) is made once. Each change has a revision of its own; the latest changes are remembered, so that a watch can go on
-where it ended, and a list can be read in pages that all show the same moment.
+Stored objects are replaced and never changed, so that a caller may keep one, and its encoded form is made once. Each
+change has its own revision. The latest changes are kept, so that a watch can resume where it ended, and the pages of a
+list all show the same moment.
 """
 
 from collections import deque
@@ -15,26 +15,26 @@ from dracpu_sandbox.apiserver.refusal import expired
 JsonObject = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for objects of the cluster) and name
 
-_REMEMBERED: Final = 4096  # changes of a resource: a fleet of 200 nodes starting does not outrun its watches
+_KEPT_CHANGES: Final = 4096  # of each resource: enough for the start of a fleet of 200 nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """One state of an object. `forms` keeps how it was shown before, by the form."""
+    """One state of an object. `forms` keeps its encoded forms."""
 
     object: JsonObject
     forms: dict[Hashable, bytes] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
-        """Where it lies among its kind."""
+        """Its namespace and name."""
         metadata = self.object["metadata"]
         return metadata.get("namespace", ""), metadata["name"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What happened to one object. After a deletion, `now` is its last state, with the deletion's revision."""
+    """A change of one object. After a deletion, `now` is its last state, with the revision of the deletion."""
 
     revision: int
     type: Literal["ADDED", "MODIFIED", "DELETED"]
@@ -42,7 +42,7 @@ class Change:
     now: Stored
 
 
-Listener = Callable[[str, Change], None]  # hears the storage and the change
+Listener = Callable[[str, Change], None]  # called with the storage and the change
 
 
 class _Collection:
@@ -51,7 +51,7 @@ class _Collection:
     def __init__(self, oldest: int) -> None:
         self.objects: dict[Key, Stored] = {}
         self.changes: deque[Change] = deque()
-        self.oldest = oldest  # what changed after this revision is remembered
+        self.oldest = oldest  # the changes after this revision are kept
 
 
 class Store:
@@ -61,26 +61,26 @@ class Store:
         self.revision = 1
         self.listeners: list[Listener] = []
         self._collections: dict[str, _Collection] = {}
-        self._forgotten = 0  # what changed up to this revision is remembered nowhere
+        self._forgotten = 0  # no changes up to this revision are kept
 
     def get(self, storage: str, key: Key) -> Stored | None:
-        """One object."""
+        """Returns one object, or None."""
         collection = self._collections.get(storage)
         return collection.objects.get(key) if collection else None
 
     def all(self, storage: str) -> list[Stored]:
-        """All objects of a resource, in the order of their keys."""
+        """Returns all objects of a resource, in the order of their keys."""
         collection = self._collections.get(storage)
         return [collection.objects[key] for key in sorted(collection.objects)] if collection else []
 
     def everything(self) -> Iterator[tuple[str, Stored]]:
-        """All objects of all resources, with their storage."""
+        """Yields all objects of all resources, with their storage."""
         for storage in tuple(self._collections):
             for stored in self.all(storage):
                 yield storage, stored
 
     def all_at(self, storage: str, revision: int) -> list[Stored]:
-        """All objects as they were at a revision; raises RefusedError when that is forgotten."""
+        """Returns all objects as they were at a revision; raises RefusedError when it is too old."""
         objects = dict(self._collection(storage).objects)
         for change in reversed(self.changes_since(storage, revision)):
             if change.before is None:
@@ -90,9 +90,9 @@ class Store:
         return [objects[key] for key in sorted(objects)]
 
     def changes_since(self, storage: str, revision: int) -> list[Change]:
-        """The changes after a revision, the oldest first; raises RefusedError when they are forgotten.
+        """Returns the changes after a revision, the oldest first; raises RefusedError when they are not kept.
 
-        A revision from the future is from another life of this server, whose memory is gone: the answer is the same.
+        A revision from the future comes from an earlier run of the server, and is refused as well.
         """
         collection = self._collection(storage)
         if revision < collection.oldest or revision > self.revision:
@@ -110,19 +110,21 @@ class Store:
         before = collection.objects.get(key)
         now = self._next(body)
         collection.objects[key] = now
-        self._tell(storage, collection, Change(self.revision, "ADDED" if before is None else "MODIFIED", before, now))
+        self._publish(
+            storage, collection, Change(self.revision, "ADDED" if before is None else "MODIFIED", before, now)
+        )
         return now
 
     def remove(self, storage: str, key: Key, last: JsonObject | None = None) -> Stored:
-        """Forgets an object that is there; `last` is how it shall be remembered, if not as it is."""
+        """Removes an object; watches get `last` as its last state, if it differs from the stored one."""
         collection = self._collection(storage)
         before = collection.objects.pop(key)
         now = self._next(before.object if last is None else last)
-        self._tell(storage, collection, Change(self.revision, "DELETED", before, now))
+        self._publish(storage, collection, Change(self.revision, "DELETED", before, now))
         return now
 
     def forget_history(self) -> None:
-        """No watch can go on from a revision before this moment."""
+        """Drops all kept changes, so that no watch can resume from before this moment."""
         self.revision += 1
         self._forgotten = self.revision
         for collection in self._collections.values():
@@ -138,14 +140,14 @@ class Store:
         self.revision += 1
         return Stored(at_revision(body, self.revision))
 
-    def _tell(self, storage: str, collection: _Collection, change: Change) -> None:
+    def _publish(self, storage: str, collection: _Collection, change: Change) -> None:
         collection.changes.append(change)
-        if len(collection.changes) > _REMEMBERED:
+        if len(collection.changes) > _KEPT_CHANGES:
             collection.oldest = collection.changes.popleft().revision
         for listener in self.listeners:
             listener(storage, change)
 
 
 def at_revision(body: JsonObject, revision: int) -> JsonObject:
-    """The object with that resourceVersion."""
+    """Returns the object with a resourceVersion."""
     return {**body, "metadata": {**body["metadata"], "resourceVersion": str(revision)}}

@@ -1,4 +1,4 @@
-"""Answers that go on: watches, and logs that are followed."""
+"""Streamed answers: watches, and logs that are followed."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,26 +7,25 @@ from typing import Final
 from aiohttp import web
 
 from dracpu_sandbox.apiserver import pods
-from dracpu_sandbox.apiserver.handling import rendering_for
+from dracpu_sandbox.apiserver.handling import rendering_for, selection
 from dracpu_sandbox.apiserver.kinds.model import Kind
 from dracpu_sandbox.apiserver.objects import Objects
 from dracpu_sandbox.apiserver.rendering import Rendering, encoded
 from dracpu_sandbox.apiserver.request import Request
-from dracpu_sandbox.apiserver.selectors import selected_name, selects
-from dracpu_sandbox.apiserver.watches import Scope, Told, Watch, Watches
+from dracpu_sandbox.apiserver.selectors import selected_name
+from dracpu_sandbox.apiserver.watches import Event, Scope, Watch, Watches
 
 Logs = Callable[[str, str, str], str]  # namespace, pod, container -> text
 
 _WATCH_SECONDS: Final = 1800
 _BOOKMARK_SECONDS: Final = 60.0  # as kube-apiserver
-_LOG_SECONDS: Final = 0.5  # between two looks at a log that is followed
+_LOG_SECONDS: Final = 0.5  # between two reads of a followed log
 
 
 async def stream_watch(http: web.BaseRequest, request: Request, kind: Kind, watches: Watches) -> web.StreamResponse:
-    """Tells of changes until the time is over, the history is lost, or who watches goes away."""
-    fields = request.query.get("fieldSelector", "")
-    chosen = selects(kind, request.query.get("labelSelector", ""), fields)
-    scope = Scope(kind.storage, request.namespace, selected_name(fields), chosen)
+    """Sends changes until the time is over, the history is lost, or the client disconnects."""
+    name = selected_name(request.query.get("fieldSelector", ""))
+    scope = Scope(kind.storage, request.namespace, name, selection(request, kind))
     since, asked = request.number("resourceVersion"), request.query.get("sendInitialEvents")
     initial = request.flag("sendInitialEvents") or (not since and asked is None)
     stream = _WatchStream(
@@ -39,7 +38,7 @@ async def stream_watch(http: web.BaseRequest, request: Request, kind: Kind, watc
         async with asyncio.timeout(request.number("timeoutSeconds", _WATCH_SECONDS)):
             await stream.run(watches, watch, response)
     except (TimeoutError, ConnectionError):
-        pass  # the time is over, or who watched has gone away
+        pass  # the time is over, or the client has disconnected
     finally:
         watches.close(watch)
     if stream.cut and http.transport is not None:
@@ -48,45 +47,45 @@ async def stream_watch(http: web.BaseRequest, request: Request, kind: Kind, watc
 
 
 class _WatchStream:
-    """Writes what a watch is told."""
+    """Writes the events of a watch."""
 
     def __init__(self, rendering: Rendering, *, bookmarks: bool, marks: bool) -> None:
         self.cut = False
         self._rendering = rendering
         self._bookmarks = bookmarks
-        self._marks = marks  # the end of the initial events
+        self._marks = marks  # whether the client asked for a bookmark after the initial events
         self._first = True
 
     async def run(self, watches: Watches, watch: Watch, response: web.StreamResponse) -> None:
-        """Until the watch is told that it is over."""
+        """Runs until the watch ends."""
         while True:
             try:
                 async with asyncio.timeout(_BOOKMARK_SECONDS):
-                    told = await watch.next()
+                    events = await watch.next()
             except TimeoutError:
-                told = [watches.bookmark_now()]
+                events = [watches.bookmark_now()]
             await watches.flowing.wait()
-            await response.write(b"".join(self._line(one) for one in told))
-            last = told[-1].type
+            await response.write(b"".join(self._line(event) for event in events))
+            last = events[-1].type
             if last in {"ERROR", "CUT", "END"}:
                 self.cut = last == "CUT"
                 return
 
-    def _line(self, told: Told) -> bytes:
-        if told.object is not None:
+    def _line(self, event: Event) -> bytes:
+        if event.object is not None:
             first, self._first = self._first, False
-            return self._rendering.event(told.type, told.object, first=first)
-        if told.type == "ERROR":
-            return encoded({"type": "ERROR", "object": told.status}) + b"\n"
-        if told.type == "BOOKMARK" and self._bookmarks and (self._marks or not told.ends_initial):
-            return self._rendering.bookmark(told.revision, initial_events_end=told.ends_initial)
+            return self._rendering.event(event.type, event.object, first=first)
+        if event.type == "ERROR":
+            return encoded({"type": "ERROR", "object": event.status}) + b"\n"
+        if event.type == "BOOKMARK" and self._bookmarks and (self._marks or not event.ends_initial):
+            return self._rendering.bookmark(event.revision, initial_events_end=event.ends_initial)
         return b""
 
 
 async def stream_logs(
     http: web.BaseRequest, request: Request, kind: Kind, objects: Objects, logs: Logs
 ) -> web.StreamResponse:
-    """A container's log; one that is followed goes on until the pod is gone or has finished."""
+    """Sends a container's log. A followed log is sent until the pod has finished or is removed."""
     place = (request.namespace, request.name)
     container = pods.container_for_logs(objects, kind, *place, request.query.get("container", ""))
     text = logs(*place, container)

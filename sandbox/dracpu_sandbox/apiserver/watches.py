@@ -1,4 +1,4 @@
-"""Watches: who wants to hear of which changes, and what each has not been told yet."""
+"""Watches: the scope of each, and the events that it has not sent yet."""
 
 import asyncio
 from collections import deque
@@ -12,12 +12,12 @@ from dracpu_sandbox.apiserver.store import Change, Store, Stored, at_revision
 
 JsonObject = dict[str, Any]
 
-_LONGEST_QUEUE: Final = 20_000  # one that does not read for so long is cut, and lists again
+_LONGEST_QUEUE: Final = 20_000  # events; a client that reads too slowly is cut off, and lists again
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a watch is about: objects of one resource, in a namespace or in all, perhaps of one name."""
+    """The objects of a watch: of one resource, in one namespace or all, of one name or all."""
 
     storage: str
     namespace: str  # "": all
@@ -25,7 +25,7 @@ class Scope:
     selects: Predicate
 
     def has(self, stored: Stored | None) -> bool:
-        """Whether an object belongs to it."""
+        """Whether an object is in the scope."""
         if stored is None:
             return False
         namespace, name = stored.key
@@ -34,14 +34,14 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Something to say to who watches: an object's change, or a mark."""
+class Event:
+    """An event of a watch: the change of an object, a bookmark, or the end of the watch."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "CUT", "END"]
     object: Stored | None = None
     status: JsonObject | None = None
-    revision: int = 0  # of a bookmark: up to which everything has been told
-    ends_initial: bool = False  # a bookmark behind everything that was there at first
+    revision: int = 0  # of a bookmark: all changes up to it have been sent
+    ends_initial: bool = False  # a bookmark after the objects that existed when the watch began
 
 
 class Watch:
@@ -49,71 +49,71 @@ class Watch:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self._queue: deque[Told] = deque()
+        self._queue: deque[Event] = deque()
         self._waiting = asyncio.Event()
 
     def offer(self, change: Change) -> None:
-        """Tells of a change, as far as it concerns the scope: what leaves the selection is deleted, for who watches."""
+        """Queues the event of a change in the scope. For the client, an object that leaves the scope is deleted."""
         was, is_ = self.scope.has(change.before), change.type != "DELETED" and self.scope.has(change.now)
         if is_:
-            self.tell(Told("MODIFIED" if was else "ADDED", change.now))
+            self.queue(Event("MODIFIED" if was else "ADDED", change.now))
         elif was and change.type == "DELETED":
-            self.tell(Told("DELETED", change.now))
+            self.queue(Event("DELETED", change.now))
         elif was and change.before is not None:
-            self.tell(Told("DELETED", Stored(at_revision(change.before.object, change.revision))))
+            self.queue(Event("DELETED", Stored(at_revision(change.before.object, change.revision))))
 
-    def tell(self, *told: Told) -> None:
-        """Queues something to say."""
-        self._queue.extend(told)
+    def queue(self, *events: Event) -> None:
+        """Queues events."""
+        self._queue.extend(events)
         if len(self._queue) > _LONGEST_QUEUE:
             self._queue.clear()
-            self._queue.append(Told("CUT"))
+            self._queue.append(Event("CUT"))
         self._waiting.set()
 
-    async def next(self) -> list[Told]:
-        """Everything that has not been said yet; waits until there is something."""
+    async def next(self) -> list[Event]:
+        """Returns all queued events; waits until there is one."""
         await self._waiting.wait()
         self._waiting.clear()
-        told = list(self._queue)
+        events = list(self._queue)
         self._queue.clear()
-        return told
+        return events
 
 
 class Watches:
-    """All open watches; it listens to the store. The faults are for tests of those who watch."""
+    """All open watches. It listens to the store, and injects faults for tests of clients."""
 
     def __init__(self, store: Store) -> None:
-        self.on_count: Callable[[], object] = lambda: None  # called when there is one more or one less
-        self.flowing = asyncio.Event()  # clear: nobody is told anything
+        self.on_count: Callable[[], object] = lambda: None  # called when a watch opens or closes
+        self.flowing = asyncio.Event()  # clear: no events are sent
         self.flowing.set()
         self._store = store
-        self._open: dict[str, dict[str, set[Watch]]] = {}  # by storage, then by the one name or ""
-        store.listeners.append(self._hear)
+        self._open: dict[str, dict[str, set[Watch]]] = {}  # by storage, then by name or ""
+        store.listeners.append(self._on_change)
 
     def __len__(self) -> int:
         return sum(1 for _ in self._all())
 
     def open(self, scope: Scope, since: int | None, *, initial: bool) -> Watch:
-        """A new watch of what changes after a revision; `initial`: of everything that is there, first.
+        """Opens a watch of the changes after a revision; `initial` sends all existing objects first.
 
-        A revision that is forgotten is told of in the watch, as one that was open would be told.
+        When the revision is too old, the watch sends an error, as an open watch does.
         """
         watch = Watch(scope)
         if initial:
-            present = (Told("ADDED", stored) for stored in self._store.all(scope.storage) if scope.has(stored))
-            watch.tell(*present, Told("BOOKMARK", revision=self._store.revision, ends_initial=True))
+            present = (Event("ADDED", stored) for stored in self._store.all(scope.storage) if scope.has(stored))
+            watch.queue(*present, Event("BOOKMARK", revision=self._store.revision, ends_initial=True))
         elif since is not None:
             try:
                 for change in self._store.changes_since(scope.storage, since):
                     watch.offer(change)
             except RefusedError as refused:
-                watch.tell(Told("ERROR", status=refused.status))
+                watch.queue(Event("ERROR", status=refused.status))
         self._open.setdefault(scope.storage, {}).setdefault(scope.name, set()).add(watch)
         self.on_count()
         return watch
 
     def close(self, watch: Watch) -> None:
-        """It wants to hear nothing more."""
+        """Removes a watch."""
         by_name = self._open[watch.scope.storage]
         by_name[watch.scope.name].discard(watch)
         if not by_name[watch.scope.name]:
@@ -121,44 +121,44 @@ class Watches:
         self.on_count()
 
     def bookmark(self) -> None:
-        """Tells all watches how far they are."""
-        self._tell_all(self.bookmark_now())
+        """Sends a bookmark to all watches."""
+        self._send_all(self.bookmark_now())
 
-    def bookmark_now(self) -> Told:
-        """What a watch that has been told everything may be told."""
-        return Told("BOOKMARK", revision=self._store.revision)
+    def bookmark_now(self) -> Event:
+        """Returns a bookmark for a watch that has sent all changes."""
+        return Event("BOOKMARK", revision=self._store.revision)
 
     def end(self) -> None:
-        """Ends all watches, politely."""
-        self._tell_all(Told("END"))
+        """Ends all watches in an orderly way."""
+        self._send_all(Event("END"))
 
     def cut(self) -> None:
         """Breaks the connections of all watches."""
-        self._tell_all(Told("CUT"))
+        self._send_all(Event("CUT"))
 
     def expire(self) -> None:
-        """Forgets the history: watches end, and cannot go on where they were."""
+        """Drops the history: watches end with 410 and cannot resume where they were."""
         self._store.forget_history()
-        self._tell_all(Told("ERROR", status=expired(self._store.revision - 1, self._store.revision).status))
+        self._send_all(Event("ERROR", status=expired(self._store.revision - 1, self._store.revision).status))
 
     def hold(self) -> None:
-        """Tells nothing new until `release`."""
+        """Sends no events until `release`."""
         self.flowing.clear()
 
     def release(self) -> None:
-        """The end of `hold`: what was held comes in order."""
+        """Ends `hold` and sends the held events in order."""
         self.flowing.set()
 
-    def _hear(self, storage: str, change: Change) -> None:
+    def _on_change(self, storage: str, change: Change) -> None:
         by_name = self._open.get(storage)
         if by_name:
             for name in ("", change.now.key[1]):
                 for watch in by_name.get(name, ()):
                     watch.offer(change)
 
-    def _tell_all(self, told: Told) -> None:
+    def _send_all(self, event: Event) -> None:
         for watch in self._all():
-            watch.tell(told)
+            watch.queue(event)
 
     def _all(self) -> Iterable[Watch]:
         return (watch for by_name in self._open.values() for watches in by_name.values() for watch in watches)
