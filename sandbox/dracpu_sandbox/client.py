@@ -1,4 +1,4 @@
-"""The client of all simulated parts and of the stories: the same against the built-in and a real API server."""
+"""The API client of all simulated parts and of the stories, for the built-in and for a real API server."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ _LONGEST_LINE: Final = 16 * 2**20
 
 
 class KubeError(SandboxError):
-    """The API server refused; `code` and `reason` are those of its Status."""
+    """The API server refused a request; `code` and `reason` are those of its Status."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -41,23 +41,23 @@ class KubeError(SandboxError):
 
 
 class NotFoundError(KubeError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class ConflictError(KubeError):
-    """Somebody else was faster, or the object exists already."""
+    """Another client has changed the object, or the object exists already."""
 
 
 class ExpiredError(KubeError):
-    """The history that was asked for is gone."""
+    """The requested revision is too old."""
 
 
 class InvalidError(KubeError):
-    """The object is not valid; the message says why."""
+    """The object is invalid; the message says why."""
 
 
 class UnreachableError(SandboxError):
-    """There is no answer from the API server."""
+    """The API server does not answer."""
 
 
 _ERRORS: Final[Mapping[int, type[KubeError]]] = {
@@ -70,14 +70,14 @@ _ERRORS: Final[Mapping[int, type[KubeError]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to an object. SYNCED comes once after everything that was there, without an object."""
+    """A change of an object. SYNCED follows once after all existing objects, without an object."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
     object: JsonObject
 
 
 class KubeClient:
-    """One API server. Use it in `async with`, or `close` it."""
+    """A client of one API server. Use it in `async with`, or `close` it."""
 
     def __init__(self, server: str, tls: ssl.SSLContext | None = None, token: str = "") -> None:
         self.server = server
@@ -91,7 +91,7 @@ class KubeClient:
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Self:
-        """The server of a kubeconfig's current context. Must be called inside a running loop."""
+        """Connects to the server of a kubeconfig's current context. Needs a running loop."""
         access = from_kubeconfig(path)
         return cls(access.server, access.tls, access.token() if access.token else "")
 
@@ -104,18 +104,16 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         await self._session.close()
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> JsonObject:
-        """One object."""
+        """Returns one object."""
         return await self._request("GET", resource.path(namespace, name))
 
-    async def list(
-        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> list[JsonObject]:
-        """All objects that the selectors leave."""
-        return (await self._list(resource, namespace, labels, fields))["items"]  # type: ignore[no-any-return]  # JSON
+    async def list(self, resource: Resource, namespace: str = "", *, fields: str = "") -> list[JsonObject]:
+        """Returns all objects that the field selector selects."""
+        return (await self._list(resource, namespace, fields))["items"]  # type: ignore[no-any-return]  # JSON
 
     async def create(
         self, resource: Resource, body: JsonObject, namespace: str = "", subresource: str = ""
@@ -125,7 +123,7 @@ class KubeClient:
         return await self._request("POST", resource.path(_namespace(body, namespace), name, subresource), body=body)
 
     async def replace(self, resource: Resource, body: JsonObject, subresource: str = "") -> JsonObject:
-        """Writes an object that was read before; ConflictError when it has changed since."""
+        """Replaces an object that was read before; raises ConflictError when it has changed since."""
         path = resource.path(_namespace(body), body["metadata"]["name"], subresource)
         return await self._request("PUT", path, body=body)
 
@@ -147,7 +145,7 @@ class KubeClient:
     async def patch_status(
         self, resource: Resource, body: JsonObject, status: JsonObject, *, manager: str = MANAGER
     ) -> JsonObject:
-        """Changes parts of the status of this very object, not of one that has taken its name."""
+        """Changes parts of an object's status; raises KubeError when another object has taken its name."""
         metadata = body["metadata"]
         return await self.patch(
             resource,
@@ -162,7 +160,7 @@ class KubeClient:
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace: int | None = None, uid: str = ""
     ) -> None:
-        """Deletes an object; with a UID only the one that has it."""
+        """Deletes an object; with a UID only the object that has it."""
         body: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
@@ -170,23 +168,21 @@ class KubeClient:
             body["preconditions"] = {"uid": uid}
         await self._request("DELETE", resource.path(namespace, name), body=body)
 
-    async def follow(
-        self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> AsyncGenerator[Event]:
-        """Everything that is there, then every change, for ever: whatever ends a watch, it goes on."""
+    async def follow(self, resource: Resource, namespace: str = "", *, fields: str = "") -> AsyncGenerator[Event]:
+        """Yields all existing objects, then every change. It resumes when a watch ends, for whatever reason."""
         known: dict[tuple[str, str], JsonObject] = {}
         version, synced = "", False
         while True:
             try:
                 if not version:
-                    listed = await self._list(resource, namespace, labels, fields)
-                    for event in _differences(known, {_key(one): one for one in listed["items"]}):
+                    listed = await self._list(resource, namespace, fields)
+                    for event in _differences(known, {_key(item): item for item in listed["items"]}):
                         yield event
                     version = listed["metadata"]["resourceVersion"]
                     if not synced:
                         synced = True
                         yield Event("SYNCED", {})
-                async for change in self._watch(resource, namespace, labels, fields, version):
+                async for change in self._watch(resource, namespace, fields, version):
                     version = change["object"]["metadata"]["resourceVersion"]
                     if change["type"] == "BOOKMARK":
                         continue
@@ -202,13 +198,11 @@ class KubeClient:
                     raise
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _list(self, resource: Resource, namespace: str, labels: str, fields: str) -> JsonObject:
-        return await self._request("GET", resource.path(namespace), _selectors(labels, fields))
+    async def _list(self, resource: Resource, namespace: str, fields: str) -> JsonObject:
+        return await self._request("GET", resource.path(namespace), _selector(fields))
 
-    async def _watch(
-        self, resource: Resource, namespace: str, labels: str, fields: str, version: str
-    ) -> AsyncGenerator[JsonObject]:
-        query = _selectors(labels, fields) | {
+    async def _watch(self, resource: Resource, namespace: str, fields: str, version: str) -> AsyncGenerator[JsonObject]:
+        query = _selector(fields) | {
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
@@ -245,7 +239,7 @@ class KubeClient:
 
 
 class Mirror:
-    """What the API server has of one resource, kept up to date while `run` runs."""
+    """A copy of all objects of one resource, kept up to date while `run` runs."""
 
     def __init__(
         self,
@@ -253,18 +247,17 @@ class Mirror:
         resource: Resource,
         *,
         namespace: str = "",
-        labels: str = "",
         fields: str = "",
         on_change: Callable[[Event], object] = lambda event: None,
     ) -> None:
         self.items: dict[tuple[str, str], JsonObject] = {}  # by namespace and name
         self.ready = asyncio.Event()
-        self._follow = partial(client.follow, resource, namespace, labels=labels, fields=fields)
+        self._follow = partial(client.follow, resource, namespace, fields=fields)
         self._on_change = on_change
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until it is cancelled."""
         async for event in self._follow():
             match event.type:
                 case "SYNCED":
@@ -278,11 +271,11 @@ class Mirror:
             changed.set()
 
     def get(self, name: str, namespace: str = "") -> JsonObject | None:
-        """One object; None when there is none."""
+        """Returns one object, or None."""
         return self.items.get((namespace, name))
 
     async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
-        """Waits until the condition holds; it is looked at after each change."""
+        """Waits until the condition holds; it is evaluated after each change."""
         async with asyncio.timeout(seconds):
             while not (self.ready.is_set() and condition()):
                 await self._changed.wait()
@@ -292,23 +285,23 @@ def _namespace(body: JsonObject, otherwise: str = "") -> str:
     return str(body["metadata"].get("namespace") or otherwise)
 
 
-def _key(one: JsonObject) -> tuple[str, str]:
-    return one["metadata"].get("namespace", ""), one["metadata"]["name"]
+def _key(body: JsonObject) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
-def _selectors(labels: str, fields: str) -> dict[str, str]:
-    return {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
+def _selector(fields: str) -> dict[str, str]:
+    return {"fieldSelector": fields} if fields else {}
 
 
 def _differences(known: dict[tuple[str, str], JsonObject], listed: Mapping[tuple[str, str], JsonObject]) -> list[Event]:
-    """What must have happened meanwhile; `known` is brought up to date."""
-    events = [Event("DELETED", one) for key, one in known.items() if key not in listed]
-    for key, one in listed.items():
+    """Returns the changes between two lists, and brings `known` up to date."""
+    events = [Event("DELETED", item) for key, item in known.items() if key not in listed]
+    for key, item in listed.items():
         before = known.get(key)
         if before is None:
-            events.append(Event("ADDED", one))
-        elif before["metadata"]["resourceVersion"] != one["metadata"]["resourceVersion"]:
-            events.append(Event("MODIFIED", one))
+            events.append(Event("ADDED", item))
+        elif before["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+            events.append(Event("MODIFIED", item))
     known.clear()
     known.update(listed)
     return events
