@@ -1,4 +1,4 @@
-"""What goes when something else goes."""
+"""Objects are deleted after their owner, their namespace or their definition."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,79 +12,78 @@ from dracpu_sandbox.apiserver.store import Change
 NAMESPACES = "/api/v1/namespaces"
 
 
-class Tidied(Caller):
-    """Waits for what the collector does."""
+class Collected(Caller):
+    """A caller that waits for the garbage collector."""
 
     async def until(self, condition: Callable[[], object]) -> None:
         changed = asyncio.Event()
 
-        def hear(storage: str, change: Change) -> None:
+        def on_change(storage: str, change: Change) -> None:
             changed.set()
 
-        self.server.objects.store.listeners.append(hear)
+        self.server.objects.store.listeners.append(on_change)
         async with asyncio.timeout(10):
             while not condition():
                 changed.clear()
                 await changed.wait()
 
-    def there(self, storage: str = "configmaps") -> set[str]:
-        return {one.key[1] for one in self.server.objects.store.all(storage)}
+    def names_of(self, storage: str = "configmaps") -> set[str]:
+        return {stored.key[1] for stored in self.server.objects.store.all(storage)}
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[Tidied]:
-    async with Tidied(THING) as caller:
+async def api() -> AsyncIterator[Collected]:
+    async with Collected(THING) as caller:
         yield caller
 
 
-async def owned(api: Tidied, name: str, *owners: dict[str, Any], blocks: bool = False, **metadata: Any) -> Any:
-    """A config map with such owners."""
+async def owned(api: Collected, name: str, *owners: dict[str, Any], **metadata: Any) -> Any:
+    """Creates a config map with owners."""
     references = [
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "name": one["metadata"]["name"],
-            "uid": one["metadata"]["uid"],
-            "blockOwnerDeletion": blocks,
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
         }
-        for one in owners
+        for owner in owners
     ]
     return await api.create(CONFIG_MAPS, config_map(name, ownerReferences=references, **metadata))
 
 
-async def test_what_is_owned_goes_with_its_owner_and_what_that_owned_too(api: Tidied) -> None:
+async def test_owned_objects_are_deleted_with_their_owner_at_all_levels(api: Collected) -> None:
     owner = await api.create(CONFIG_MAPS, config_map("owner"))
     middle = await owned(api, "middle", owner)
     await owned(api, "leaf", middle)
     await api.create(CONFIG_MAPS, config_map("free"))
     await api.delete(f"{CONFIG_MAPS}/owner")
-    await api.until(lambda: api.there() == {"free"})
+    await api.until(lambda: api.names_of() == {"free"})
 
 
-async def test_what_has_another_owner_stays(api: Tidied) -> None:
+async def test_an_object_with_another_owner_stays(api: Collected) -> None:
     first, second = [await api.create(CONFIG_MAPS, config_map(name)) for name in ("first", "second")]
     await owned(api, "shared", first, second)
     await owned(api, "lone", first)
     await api.delete(f"{CONFIG_MAPS}/first")
-    await api.until(lambda: "lone" not in api.there())
-    assert api.there() == {"second", "shared"}
+    await api.until(lambda: "lone" not in api.names_of())
+    assert api.names_of() == {"second", "shared"}
 
 
-async def test_what_is_owned_by_nothing_that_exists_goes_at_once(api: Tidied) -> None:
+async def test_an_object_whose_owner_does_not_exist_is_deleted_at_once(api: Collected) -> None:
     gone = {"metadata": {"name": "gone", "uid": "11111111-1111-4111-8111-111111111111"}}
     await owned(api, "lost", gone)
-    await api.until(lambda: api.there() == set())
+    await api.until(lambda: api.names_of() == set())
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
-async def test_other_ways_to_delete_than_in_the_background_are_refused(api: Tidied, policy: str) -> None:
+async def test_only_deletion_in_the_background_is_supported(api: Collected, policy: str) -> None:
     await api.create(CONFIG_MAPS, config_map("a"))
     refusal = await api.refused("DELETE", f"{CONFIG_MAPS}/a", {"propagationPolicy": policy})
     assert (refusal["code"], "KUBEBUILDER_ASSETS" in refusal["message"]) == (400, True)
-    assert api.there() == {"a"}
+    assert api.names_of() == {"a"}
 
 
-async def test_a_namespace_goes_when_all_that_is_in_it_is_gone(api: Tidied) -> None:
+async def test_a_namespace_is_removed_when_its_contents_are_gone(api: Collected) -> None:
     await api.create(NAMESPACES, {"metadata": {"name": "other"}})
     inside = CONFIG_MAPS.replace("default", "other")
     await api.create(inside, config_map("quick"))
@@ -92,22 +91,19 @@ async def test_a_namespace_goes_when_all_that_is_in_it_is_gone(api: Tidied) -> N
     await api.create(CONFIG_MAPS, config_map("outside"))
     doomed = await api.delete(f"{NAMESPACES}/other")
     assert doomed["status"]["phase"] == "Terminating"
-    await api.until(lambda: api.there() == {"slow", "outside"})
+    await api.until(lambda: api.names_of() == {"slow", "outside"})
     refusal = await api.refused("POST", inside, config_map("late"))
     assert (refusal["code"], refusal["reason"]) == (403, "Forbidden")
     await api.patch(f"{inside}/slow", {"metadata": {"finalizers": None}})
-    await api.until(lambda: "other" not in api.there("namespaces"))
-    assert api.there() == {"outside"}
+    await api.until(lambda: "other" not in api.names_of("namespaces"))
+    assert api.names_of() == {"outside"}
 
 
-async def test_a_definition_goes_when_all_that_it_defined_is_gone(api: Tidied) -> None:
+async def test_a_definition_is_removed_when_its_objects_are_gone(api: Collected) -> None:
     await api.create(THINGS, {**thing(), "metadata": {"name": "one", "finalizers": ["x.dev/slow"]}})
     await api.delete(f"{CRDS}/things.things.dev")
-    await api.until(lambda: "deletionTimestamp" in things(api)[0]["metadata"])
+    store = api.server.objects.store
+    await api.until(lambda: "deletionTimestamp" in store.all("things.things.dev")[0].object["metadata"])
     await api.patch(f"{THINGS}/one", {"metadata": {"finalizers": None}})
-    await api.until(lambda: "things.things.dev" not in api.there("customresourcedefinitions.apiextensions.k8s.io"))
+    await api.until(lambda: "things.things.dev" not in api.names_of("customresourcedefinitions.apiextensions.k8s.io"))
     assert (await api.refused("GET", THINGS))["code"] == 404
-
-
-def things(api: Tidied) -> list[dict[str, Any]]:
-    return [one.object for one in api.server.objects.store.all("things.things.dev")]

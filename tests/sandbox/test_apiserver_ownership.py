@@ -1,4 +1,4 @@
-"""Who owns which fields, over whatever sequence of writes. The rules were compared with a real kube-apiserver's."""
+"""Field ownership over sequences of writes. The rules were compared with those of a real kube-apiserver."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 class Writers:
-    """An object, and what its writers do to it."""
+    """An object with several writers."""
 
     def __init__(self) -> None:
         self.object: dict[str, Any] = {}
@@ -39,7 +39,7 @@ class Writers:
         self.object = {"metadata": {}, **new}
 
     def owns(self, who: str) -> set[str]:
-        """The fields of a manager, but for mappings and lists themselves."""
+        """The fields of a manager, without mappings and lists themselves."""
         paths = [path for share in self.shares.values() if share.manager.name == who for path in share.fields]
         return {describe(path) for path in paths if path in field_set(self.object, SHAPE)}
 
@@ -48,7 +48,7 @@ def spec(**fields: Any) -> dict[str, Any]:
     return {"spec": fields}
 
 
-def test_who_applies_owns_what_it_names() -> None:
+def test_an_apply_owns_the_fields_that_it_names() -> None:
     writers = Writers()
     writers.apply("a", spec(color="red"))
     writers.apply("b", spec(nested={"x": "1"}))
@@ -56,7 +56,7 @@ def test_who_applies_owns_what_it_names() -> None:
     assert (writers.owns("a"), writers.owns("b")) == ({".spec.color"}, {".spec.nested.x"})
 
 
-def test_what_is_no_longer_named_goes_away_when_nobody_else_owns_it() -> None:
+def test_a_field_that_an_apply_no_longer_names_is_removed_when_it_has_no_other_owner() -> None:
     writers = Writers()
     writers.apply("a", spec(color="red", lines=["1"]))
     writers.apply("b", spec(lines=["1"]))
@@ -65,7 +65,7 @@ def test_what_is_no_longer_named_goes_away_when_nobody_else_owns_it() -> None:
     assert writers.owns("b") == {".spec.lines"}
 
 
-def test_an_items_part_of_another_owner_keeps_no_item_that_its_owner_gives_up() -> None:
+def test_the_owner_of_an_item_removes_it_with_parts_of_other_owners() -> None:
     writers = Writers()
     writers.apply("a", spec(parts=[{"name": "a", "use": "x"}, {"name": "b"}]))
     writers.update("b", spec(parts=[{"name": "a", "use": "y"}, {"name": "b"}]))
@@ -73,29 +73,19 @@ def test_an_items_part_of_another_owner_keeps_no_item_that_its_owner_gives_up() 
     assert writers.object["spec"]["parts"] == [{"name": "b"}]
 
 
-def test_a_value_of_another_owner_is_a_conflict_that_names_it() -> None:
+def test_a_conflict_names_the_other_owners_and_the_fields() -> None:
     writers = Writers()
     writers.update("editor", spec(color="red"))
+    writers.apply("b", {"spec": {"lines": ["1"]}})
     with pytest.raises(RefusedError) as refused:
-        writers.apply("a", spec(color="blue"))
-    told = 'conflict with "editor" using v1'
-    assert str(refused.value) == f"Apply failed with 1 conflict: {told}: .spec.color"
-    assert [(cause.field, cause.message) for cause in refused.value.causes] == [(".spec.color", told)]
+        writers.apply("a", spec(color="blue", lines=["2"]))
+    listed = 'conflict with "b": .spec.lines, conflict with "editor" using v1: .spec.color'
+    assert str(refused.value) == f"Apply failed with 2 conflicts: {listed}"
+    assert [cause.field for cause in refused.value.causes] == [".spec.lines", ".spec.color"]
     assert refused.value.code == 409
 
 
-def test_several_conflicts_are_told_by_owner() -> None:
-    writers = Writers()
-    writers.apply("a", spec(color="red", lines=["1"]))
-    writers.update("b", {"status": {"phase": "x"}, **writers.object}, "status")
-    with pytest.raises(RefusedError) as refused:
-        writers.apply("c", spec(color="blue", lines=["2"]))
-    assert str(refused.value) == (
-        'Apply failed with 2 conflicts: conflict with "a": .spec.color, conflict with "a": .spec.lines'
-    )
-
-
-def test_the_same_value_is_owned_together_and_force_takes_it_from_the_others() -> None:
+def test_an_equal_value_is_shared_and_force_takes_a_field_from_its_other_owners() -> None:
     writers = Writers()
     writers.apply("a", spec(color="red"))
     writers.apply("b", spec(color="red"))
@@ -104,21 +94,14 @@ def test_the_same_value_is_owned_together_and_force_takes_it_from_the_others() -
     assert (writers.owns("a"), writers.owns("b")) == (set(), {".spec.color"})
 
 
-def test_who_updates_takes_what_it_changes() -> None:
+def test_an_update_takes_the_fields_that_it_changes() -> None:
     writers = Writers()
     writers.apply("a", spec(color="red", lines=["1"]))
     writers.update("editor", spec(color="blue", lines=["1"]))
     assert (writers.owns("a"), writers.owns("editor")) == ({".spec.lines"}, {".spec.color"})
 
 
-def test_what_is_removed_is_owned_by_nobody() -> None:
-    writers = Writers()
-    writers.apply("a", spec(color="red", lines=["1"]))
-    writers.update("editor", spec(lines=["1"]))
-    assert (writers.owns("a"), writers.owns("editor")) == ({".spec.lines"}, set())
-
-
-def test_status_is_owned_by_who_writes_it_as_status_alone() -> None:
+def test_an_apply_of_the_status_owns_fields_of_the_status_only() -> None:
     writers = Writers()
     writers.apply("operator", spec(color="red"))
     writers.apply("operator", {"status": {"phase": "Ready"}}, subresource="status")
@@ -128,21 +111,21 @@ def test_status_is_owned_by_who_writes_it_as_status_alone() -> None:
     assert "phase" not in writers.object["status"]
 
 
-def test_the_first_apply_finds_everything_owned_by_somebody_before_it() -> None:
+def test_the_fields_of_an_object_without_managers_conflict_with_the_first_apply() -> None:
     writers = Writers()
     writers.object = {"metadata": {}, **spec(color="red")}
     with pytest.raises(RefusedError, match="before-first-apply"):
         writers.apply("a", spec(color="blue"))
 
 
-def test_items_that_are_applied_stand_in_their_order_and_others_where_they_were() -> None:
+def test_applied_items_have_the_order_of_the_configuration_and_others_keep_their_place() -> None:
     writers = Writers()
     writers.apply("a", spec(parts=[{"name": "s"}, {"name": "r"}]))
     writers.apply("b", spec(parts=[{"name": "p"}, {"name": "r"}, {"name": "q"}]))
     assert [part["name"] for part in writers.object["spec"]["parts"]] == ["s", "p", "r", "q"]
 
 
-def test_shares_survive_being_written_down() -> None:
+def test_encoded_shares_can_be_decoded() -> None:
     writers = Writers()
     writers.apply("a", spec(color="red", parts=[{"name": "a", "use": "x"}], tags=["t"]))
     writers.update("b", {**writers.object, "status": {"phase": "x"}}, "status")
@@ -154,7 +137,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["apply", "force", "update"]), st.sam
 
 
 @given(STEPS)
-def test_nobody_owns_what_is_not_there(steps: list[tuple[str, str, dict[str, Any]]]) -> None:
+def test_all_owned_fields_exist(steps: list[tuple[str, str, dict[str, Any]]]) -> None:
     writers = Writers()
     for step in steps:
         play(writers, *step)
@@ -163,9 +146,7 @@ def test_nobody_owns_what_is_not_there(steps: list[tuple[str, str, dict[str, Any
 
 
 @given(STEPS, OBJECTS)
-def test_an_apply_that_succeeds_is_there_and_the_same_once_more_changes_nothing(
-    steps: list[tuple[str, str, dict[str, Any]]], config: dict[str, Any]
-) -> None:
+def test_a_repeated_apply_changes_nothing(steps: list[tuple[str, str, dict[str, Any]]], config: dict[str, Any]) -> None:
     assume(field_set(config, SHAPE))  # an apply of nothing may leave no managers: the next one starts to count anew
     writers = Writers()
     for step in steps:
@@ -178,7 +159,7 @@ def test_an_apply_that_succeeds_is_there_and_the_same_once_more_changes_nothing(
 
 
 @given(STEPS, OBJECTS)
-def test_an_apply_without_force_takes_nothing_from_anybody(
+def test_an_apply_without_force_takes_no_fields_from_others(
     steps: list[tuple[str, str, dict[str, Any]]], config: dict[str, Any]
 ) -> None:
     writers = Writers()
@@ -192,7 +173,7 @@ def test_an_apply_without_force_takes_nothing_from_anybody(
 
 
 def play(writers: Writers, how: str, who: str, body: dict[str, Any]) -> bool:
-    """Whether the write was taken."""
+    """Returns whether the write was accepted."""
     if how == "update":
         writers.update(who, body)
         return True
@@ -204,7 +185,7 @@ def play(writers: Writers, how: str, who: str, body: dict[str, Any]) -> bool:
 
 
 def laid_over(there: Any, config: Any) -> Any:
-    """The object with the leaves of a configuration, for mappings alone."""
+    """Merges the leaves of a configuration into an object, for mappings only."""
     if not isinstance(there, Mapping) or not isinstance(config, Mapping):
         return there if isinstance(config, list) else config
     return {**there, **{name: laid_over(there.get(name), value) for name, value in config.items()}}

@@ -12,7 +12,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 def bind(objects: Objects, kind: Kind, namespace: str, name: str, binding: Any, writing: Writing) -> None:
-    """Binds a pod to a node; raises RefusedError when the pod is bound already, being deleted or gated."""
+    """Binds a pod to a node; raises RefusedError when the pod is bound or deleted, or is another one."""
     target = (binding or {}).get("target") or {}
     node = target.get("name")
     if not node or target.get("kind", "Node") != "Node":
@@ -23,8 +23,6 @@ def bind(objects: Objects, kind: Kind, namespace: str, name: str, binding: Any, 
     spec = live["spec"]
     if spec.get("nodeName"):
         raise conflict(kind, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
-    if spec.get("schedulingGates"):
-        raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
     wanted = ((binding.get("metadata") or {}).get("uid")) or live["metadata"]["uid"]
     if wanted != live["metadata"]["uid"]:
         why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {live['metadata']['uid']}"
