@@ -27,9 +27,8 @@ from dracpu_sandbox.apiserver.store import Store, Stored
 
 JsonObject = dict[str, Any]
 
-_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"  # letters that make no words
-_LONGEST_BASE: Final = 58
-_TRIES: Final = 8
+_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"  # of generated names, as in Kubernetes
+_LONGEST_PREFIX: Final = 58
 _IDENTIFYING: Final = {"name", "namespace", "resourceVersion", "uid", "managedFields"}
 
 
@@ -116,7 +115,7 @@ class Objects:
     def create(self, kind: Kind, namespace: str, body: JsonObject, writing: Writing) -> Written:
         """POST."""
         body = _identified(kind, namespace, "", body)
-        self._check_containers(kind, namespace, body)
+        self._check_place(kind, namespace, body)
         warnings = self._unknown(kind, body, writing)
         name = self._free_name(kind, namespace, body)
         new = strategies.fresh(kind, namespace, name, body, uid=str(uuid.uuid4()), now=timestamp())
@@ -136,7 +135,7 @@ class Objects:
             cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
             raise refusal.invalid(kind, name, cause)
         warnings = self._unknown(kind, body, writing)
-        new = strategies.carried(kind, _face(kind, live.object), body, subresource)
+        new = strategies.carried(kind, kind.from_stored(live.object), body, subresource)
         return Written(self._write(kind, live, new, subresource, writing), warnings=warnings)
 
     def patch(
@@ -150,7 +149,7 @@ class Objects:
     ) -> Written:
         """PATCH in all ways but apply: `change` makes the new object from the stored one."""
         live = self.get(kind, namespace, name)
-        shown = _face(kind, live.object)
+        shown = kind.from_stored(live.object)
         wanted = _identified(kind, namespace, name, change(shown))
         warnings = self._unknown(kind, wanted, writing, patched=True)
         new = strategies.carried(kind, shown, wanted, subresource)
@@ -169,7 +168,7 @@ class Objects:
         live = self.store.get(kind.storage, (namespace, name))
         if live is None:
             return self._apply_new(kind, namespace, name, config, writing, subresource)
-        shown = _face(kind, live.object)
+        shown = kind.from_stored(live.object)
         outcome = self._merged(kind, shown, config, writing, subresource)
         new = strategies.carried(kind, shown, outcome.object, subresource)
         return Written(self._write(kind, live, new, subresource, writing, outcome.shares))
@@ -182,7 +181,7 @@ class Objects:
         if uid := config["metadata"].get("uid"):
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise refusal.conflict(kind, name, why)
-        self._check_containers(kind, namespace, config)
+        self._check_place(kind, namespace, config)
         new = strategies.fresh(kind, namespace, name, config, uid=str(uuid.uuid4()), now=timestamp())
         shares = self._merged(kind, {}, config, writing, "").shares
         return Written(self._write(kind, None, new, "", writing, shares), created=True)
@@ -218,7 +217,7 @@ class Objects:
         shares: Shares | None = None,
     ) -> Stored:
         """Checks an object and stores it, unless nothing changes. An apply passes the `shares` that it has computed."""
-        old = None if live is None else _face(kind, live.object)
+        old = None if live is None else kind.from_stored(live.object)
         new = self._admit(kind, new, old, subresource=subresource)
         if shares is None:
             shares = self._shares_after(kind, old, new, _manager(kind, writing, "Update", subresource))
@@ -250,8 +249,8 @@ class Objects:
 
     # Checks
 
-    def _check_containers(self, kind: Kind, namespace: str, body: JsonObject) -> None:
-        """A new object needs its namespace, and neither this nor the object's definition may be going away."""
+    def _check_place(self, kind: Kind, namespace: str, body: JsonObject) -> None:
+        """A new object needs its namespace, and neither this nor the object's definition may be being deleted."""
         name = str(body["metadata"].get("name") or "")
         definition = self.store.get(strategies.CRDS, ("", kind.storage))
         if definition is not None and "deletionTimestamp" in definition.object["metadata"]:
@@ -273,15 +272,13 @@ class Objects:
             if self.store.get(kind.storage, (namespace, str(name))) is not None:
                 raise refusal.already_exists(kind, name)
             return str(name)
-        base = metadata.get("generateName")
-        if not base:
+        if not (prefix := metadata.get("generateName")):
             cause = Cause("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
             raise refusal.invalid(kind, "", cause)
-        for _ in range(_TRIES):
-            name = str(base)[:_LONGEST_BASE] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+        while True:
+            name = str(prefix)[:_LONGEST_PREFIX] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
             if self.store.get(kind.storage, (namespace, name)) is None:
                 return name
-        raise refusal.already_exists(kind, str(base))
 
     def _unknown(self, kind: Kind, body: JsonObject, writing: Writing, *, patched: bool = False) -> tuple[str, ...]:
         """Returns the warnings about unknown fields."""
@@ -321,12 +318,6 @@ def _undeclared(kind: Kind, namespace: str, name: str, unknown: list[str]) -> re
 
 def _manager(kind: Kind, writing: Writing, operation: Operation, subresource: str) -> Manager:
     return Manager(writing.manager, operation, kind.api_version, subresource)
-
-
-def _face(kind: Kind, stored: JsonObject) -> JsonObject:
-    """Returns a stored object in the form of a kind."""
-    shown = kind.from_stored(stored)
-    return shown if shown["apiVersion"] == kind.api_version else {**shown, "apiVersion": kind.api_version}
 
 
 def _status_alone(config: JsonObject) -> JsonObject:

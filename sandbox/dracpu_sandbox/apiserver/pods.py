@@ -8,8 +8,6 @@ from dracpu_sandbox.apiserver.refusal import bad_request, conflict
 
 JsonObject = dict[str, Any]
 
-_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-
 
 def bind(objects: Objects, kind: Kind, namespace: str, name: str, binding: Any, writing: Writing) -> None:
     """Binds a pod to a node; raises RefusedError when the pod is bound or deleted, or is another one."""
@@ -46,12 +44,11 @@ def container_for_logs(objects: Objects, kind: Kind, namespace: str, name: str, 
     pod = objects.get(kind, namespace, name).object
     names = [container["name"] for container in pod["spec"].get("containers") or ()]
     init = [container["name"] for container in pod["spec"].get("initContainers") or ()]
-    chosen = asked or (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER, "")
-    if not chosen:
+    if not asked:
         if len(names) != 1:
             listed = " ".join((*names, *init))
             raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
         return str(names[0])
-    if chosen not in (*names, *init):
-        raise bad_request(f"container {chosen} is not valid for pod {name}")
-    return str(chosen)
+    if asked not in (*names, *init):
+        raise bad_request(f"container {asked} is not valid for pod {name}")
+    return asked

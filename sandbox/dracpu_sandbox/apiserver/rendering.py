@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dracpu_sandbox.apiserver.kinds.model import Kind
-from dracpu_sandbox.apiserver.kinds.tables import partial, table
+from dracpu_sandbox.apiserver.kinds.tables import Include, partial, table
 from dracpu_sandbox.apiserver.refusal import RefusedError
 from dracpu_sandbox.apiserver.store import JsonObject, Stored
 
 View = Literal["Object", "PartialObjectMetadata", "Table"]
-Include = Literal["Metadata", "Object", "None"]
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _JSON_TYPES: Final = {"application/json", "application/*", "*/*"}
@@ -61,7 +60,9 @@ class Rendering:
     def list(self, stored: Sequence[Stored], metadata: JsonObject) -> bytes:
         """Encodes a list."""
         if self.view == "Table":
-            return encoded(table(self.kind, [self.whole(item) for item in stored], metadata, self.include))
+            return encoded(
+                table(self.kind, [self.kind.from_stored(item.object) for item in stored], metadata, self.include)
+            )
         if self.view == "PartialObjectMetadata":
             head: JsonObject = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
         else:
@@ -87,15 +88,8 @@ class Rendering:
             head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": None, "rows": None}
         return encoded({"type": "BOOKMARK", "object": {**head, "metadata": metadata}}) + b"\n"
 
-    def whole(self, stored: Stored) -> JsonObject:
-        """Returns the object in the form of this kind."""
-        shown = self.kind.from_stored(stored.object)
-        if shown["apiVersion"] != self.kind.api_version:
-            return {**shown, "apiVersion": self.kind.api_version}
-        return shown
-
     def _shown(self, stored: Stored) -> JsonObject:
-        whole = self.whole(stored)
+        whole = self.kind.from_stored(stored.object)
         if self.view == "Table":
             version = whole["metadata"].get("resourceVersion", "")
             return table(self.kind, [whole], {"resourceVersion": version}, self.include)
