@@ -77,7 +77,7 @@ async def test_logs_are_those_of_the_requested_container(api: Caller) -> None:
     two = pod()
     two["spec"]["containers"].append({"name": "side", "image": "example"})
     await api.create(PODS, two)
-    assert "no node that keeps logs" in (await api.refused("GET", f"{PODS}/web/log", container="main"))["message"]
+    assert "no node serves logs" in (await api.refused("GET", f"{PODS}/web/log", container="main"))["message"]
     api.server.logs = lambda namespace, name, container: f"{namespace}/{name}/{container}\nsecond\nthird\n"
     assert (await api.call("GET", f"{PODS}/web/log", container="side")).body == "default/web/side\nsecond\nthird\n"
     assert (await api.call("GET", f"{PODS}/web/log", container="side", tailLines="1")).body == "third\n"

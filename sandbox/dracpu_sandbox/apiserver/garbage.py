@@ -1,4 +1,4 @@
-"""The garbage collector deletes objects whose owners are gone, and what is in a namespace or of a kind being deleted.
+"""The garbage collector: it deletes objects without an owner left, and the contents of deleted namespaces and kinds.
 
 In a real cluster controllers do this; here the server does it itself, soon after the change that calls for it.
 """
@@ -90,17 +90,17 @@ class GarbageCollector:
         """Deletes what a namespace or a definition contains, and lets it go when nothing is left."""
         _, name = stored.key
         contents = [
-            (storage, one.key)
-            for storage, one in self._objects.store.everything()
-            if (one.key[0] if kind.storage == NAMESPACES else storage) == name
+            (storage, content.key)
+            for storage, content in self._objects.store.everything()
+            if (content.key[0] if kind.storage == NAMESPACES else storage) == name
         ]
         for place in contents:
             self._delete(place)
         if not contents:
             metadata = stored.object["metadata"]
-            left = [one for one in metadata["finalizers"] if one != CONTENTS_FINALIZERS[kind.storage]]
+            left = [finalizer for finalizer in metadata["finalizers"] if finalizer != CONTENTS_FINALIZERS[kind.storage]]
             changed = {**metadata, "finalizers": left}
-            self._objects.patch(kind, "", name, lambda one: {**one, "metadata": changed}, _WRITING)
+            self._objects.patch(kind, "", name, lambda shown: {**shown, "metadata": changed}, _WRITING)
 
     def _delete(self, place: _Place) -> None:
         stored, kind = self._objects.store.get(*place), self._kind(place[0])
@@ -114,4 +114,4 @@ class GarbageCollector:
 
 
 def _owners(stored: Stored) -> list[str]:
-    return [one["uid"] for one in stored.object["metadata"].get("ownerReferences") or ()]
+    return [owner["uid"] for owner in stored.object["metadata"].get("ownerReferences") or ()]

@@ -47,7 +47,7 @@ _BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """A client that writes objects, in one of the ways to write them."""
+    """A client that writes objects with an operation."""
 
     name: str
     operation: Operation
@@ -56,7 +56,7 @@ class Manager:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What identifies the manager; applies in another version are still the same manager's."""
+        """Identifies the manager; the version of an apply does not count."""
         version = "" if self.operation == "Apply" else self.api_version
         return self.name, self.operation, version, self.subresource
 

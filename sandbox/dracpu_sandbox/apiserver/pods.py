@@ -10,7 +10,7 @@ JsonObject = dict[str, Any]
 
 
 def bind(objects: Objects, kind: Kind, namespace: str, name: str, binding: Any, writing: Writing) -> None:
-    """Binds a pod to a node; raises RefusedError when the pod is bound or deleted, or is another one."""
+    """Binds a pod to a node; raises RefusedError when the pod is bound, being deleted, or another pod of this name."""
     target = (binding or {}).get("target") or {}
     node = target.get("name")
     if not node or target.get("kind", "Node") != "Node":
@@ -40,7 +40,7 @@ def _bound(pod: JsonObject, node: str) -> JsonObject:
 
 
 def container_for_logs(objects: Objects, kind: Kind, namespace: str, name: str, asked: str) -> str:
-    """Returns the container of a request for logs; raises RefusedError when there is no such or more than one."""
+    """Returns the container of a request for logs; raises RefusedError when it is unknown or ambiguous."""
     pod = objects.get(kind, namespace, name).object
     names = [container["name"] for container in pod["spec"].get("containers") or ()]
     init = [container["name"] for container in pod["spec"].get("initContainers") or ()]

@@ -100,11 +100,11 @@ def forbidden(kind: Kind, name: str, why: str) -> RefusedError:
 
 def invalid(kind: Kind, name: str, *causes: Cause) -> RefusedError:
     """The object violates rules; each cause names one."""
-    who = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    what = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     listed = [f"{cause.field}: {cause.message}" for cause in causes]
     why = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = {**named(kind, name), "kind": kind.kind}
-    return RefusedError(422, "Invalid", f'{who} "{name}" is invalid: {why}', details=details, causes=causes)
+    return RefusedError(422, "Invalid", f'{what} "{name}" is invalid: {why}', details=details, causes=causes)
 
 
 def unknown_fields(kind: Kind, fields: Sequence[str], *, patched: bool) -> RefusedError:

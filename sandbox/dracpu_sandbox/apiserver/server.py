@@ -168,7 +168,7 @@ class ApiServer:
             return await stream_watch(http, request, kind, self.watches)
         if request.subresource == "log":
             if self.logs is None:
-                raise bad_request("there is no node that keeps logs")
+                raise bad_request("no node serves logs")
             return await stream_logs(http, request, kind, self.objects, self.logs)
         return _response(self._handler.answer(request, kind))
 
