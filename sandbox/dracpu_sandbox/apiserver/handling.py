@@ -89,7 +89,6 @@ class Handler:
             "update": self._replace,
             "patch": self._patch,
             "delete": self._delete,
-            "deletecollection": self._delete_collection,
             "bind": self._bind,
         }
         return answers[verb](request, kind)
@@ -142,13 +141,6 @@ class Handler:
             return self._shown(request, kind, stored)
         details = {**named(kind, request.name), "uid": stored.object["metadata"]["uid"]}
         return Answer(encoded({**_SUCCESS, "details": details}))
-
-    def _delete_collection(self, request: Request, kind: Kind) -> Answer:
-        deletion = read_deletion(request.query, request.body)
-        page = self._objects.list(kind, request.namespace, selection(request, kind))
-        for stored in page.stored:
-            self._objects.delete(kind, *stored.key, deletion)
-        return Answer(rendering_for(request, kind).list(page.stored, page.metadata))
 
     def _bind(self, request: Request, kind: Kind) -> Answer:
         pods.bind(self._objects, kind, request.namespace, request.name, request.body, _writing(request))
