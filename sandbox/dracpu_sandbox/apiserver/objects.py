@@ -64,15 +64,11 @@ class Page:
     stored: list[Stored]
     revision: int
     next_token: str = ""
-    remaining: int = 0
 
     @property
     def metadata(self) -> JsonObject:
         """The metadata of the list."""
-        metadata: JsonObject = {"resourceVersion": str(self.revision)}
-        return metadata | (
-            {"continue": self.next_token, "remainingItemCount": self.remaining} if self.next_token else {}
-        )
+        return {"resourceVersion": str(self.revision), **({"continue": self.next_token} if self.next_token else {})}
 
 
 class Objects:
@@ -108,7 +104,7 @@ class Objects:
         ]
         if not limit or len(chosen) <= limit:
             return Page(chosen, revision)
-        return Page(chosen[:limit], revision, _token(revision, chosen[limit - 1]), len(chosen) - limit)
+        return Page(chosen[:limit], revision, _token(revision, chosen[limit - 1]))
 
     # Writing
 

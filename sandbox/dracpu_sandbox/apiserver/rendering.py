@@ -84,8 +84,6 @@ class Rendering:
         head: JsonObject = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
         if self.view == "PartialObjectMetadata":
             head = {"kind": self.view, "apiVersion": "meta.k8s.io/v1"}
-        if self.view == "Table":
-            head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": None, "rows": None}
         return encoded({"type": "BOOKMARK", "object": {**head, "metadata": metadata}}) + b"\n"
 
     def _shown(self, stored: Stored) -> JsonObject:
