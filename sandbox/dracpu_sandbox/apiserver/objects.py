@@ -216,7 +216,8 @@ class Objects:
         old = None if live is None else kind.from_stored(live.object)
         new = self._admit(kind, new, old, subresource=subresource)
         if shares is None:
-            shares = self._shares_after(kind, old, new, _manager(kind, writing, "Update", subresource))
+            before, manager = ownership.decode_shares(old or {}), _manager(kind, writing, "Update", subresource)
+            shares = ownership.updated(old or {}, new, before, manager, shape_of(kind), timestamp())
         if old is not None:
             new = strategies.with_generation(kind, old, new)
         new = _with_shares(new, shares)
@@ -231,12 +232,6 @@ class Objects:
             return self._remove(kind, live, kind.to_stored(new))
         key = (new["metadata"].get("namespace", ""), new["metadata"]["name"])
         return self.store.put(kind.storage, key, kind.to_stored(new))
-
-    def _shares_after(self, kind: Kind, old: JsonObject | None, new: JsonObject, manager: Manager) -> Shares:
-        before = ownership.decode_shares(old or {})
-        if old is not None and not before:
-            return {}  # the object has no managers: they are counted from its first apply on
-        return ownership.updated(old or {}, new, before, manager, shape_of(kind), timestamp())
 
     def _remove(self, kind: Kind, live: Stored, last: JsonObject) -> Stored:
         if kind.storage == strategies.CRDS:

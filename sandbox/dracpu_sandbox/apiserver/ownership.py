@@ -42,7 +42,6 @@ _UNOWNED_METADATA: Final = (
 _UNOWNED: Final = frozenset(
     {("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in _UNOWNED_METADATA)}
 )
-_BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +135,6 @@ def applied(
     live: JsonObject, config: JsonObject, shares: Shares, writer: Manager, shape: Shape, now: str, *, force: bool
 ) -> Applied:
     """Applies a configuration; raises RefusedError for conflicts. `live` is empty for a new object."""
-    if live and not shares:
-        shares = _before_first_apply(live, writer, shape, now)
     named = _ownable(field_set(config, shape), writer, shape)
     before = shares.get(writer.key)
     mine = before if before and before.fields == named else Share(writer, named, now)
@@ -152,13 +149,6 @@ def applied(
         raise _conflict(conflicts)
     left = _less(others, changed | difference.removed)
     return Applied(wanted, {**left, writer.key: mine} if named else left)
-
-
-def _before_first_apply(live: JsonObject, writer: Manager, shape: Shape, now: str) -> Shares:
-    """Gives the fields of an object without managers to a manager, as far as this apply can touch them."""
-    manager = Manager(_BEFORE_FIRST_APPLY, "Update", writer.api_version, writer.subresource)
-    fields = _ownable(compare({}, live, shape).added, writer, shape)
-    return {manager.key: Share(manager, fields, now)} if fields else {}
 
 
 def _pruned(wanted: JsonObject, formerly: FieldSet, shares: Sequence[Share], shape: Shape) -> JsonObject:
