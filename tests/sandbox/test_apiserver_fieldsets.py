@@ -62,12 +62,12 @@ def test_the_parents_of_a_field_include_no_items_of_lists() -> None:
 
 
 @given(OBJECTS)
-def test_encoded_fields_can_be_decoded(one: dict[str, Any]) -> None:
-    fields = compare({}, one, SHAPE).added
+def test_encoded_fields_can_be_decoded(value: dict[str, Any]) -> None:
+    fields = compare({}, value, SHAPE).added
     assert decode_fields(encode_fields(fields)) == fields
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_comparison_is_symmetric(one: dict[str, Any], other: dict[str, Any]) -> None:
-    there, back = compare(one, other, SHAPE), compare(other, one, SHAPE)
+def test_a_comparison_is_symmetric(first: dict[str, Any], second: dict[str, Any]) -> None:
+    there, back = compare(first, second, SHAPE), compare(second, first, SHAPE)
     assert (there.added, there.removed, there.modified) == (back.removed, back.added, back.modified)

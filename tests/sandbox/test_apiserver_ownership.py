@@ -29,18 +29,18 @@ class Writers:
         self.object: dict[str, Any] = {}
         self.shares: Shares = {}
 
-    def apply(self, who: str, config: dict[str, Any], *, force: bool = False, subresource: str = "") -> None:
-        writer = Manager(who, "Apply", "v1", subresource)
+    def apply(self, name: str, config: dict[str, Any], *, force: bool = False, subresource: str = "") -> None:
+        writer = Manager(name, "Apply", "v1", subresource)
         made = applied(self.object, config, self.shares, writer, SHAPE, NOW, force=force)
         self.object, self.shares = {"metadata": {}, **made.object}, made.shares
 
-    def update(self, who: str, new: dict[str, Any], subresource: str = "") -> None:
-        self.shares = updated(self.object, new, self.shares, Manager(who, "Update", "v1", subresource), SHAPE, NOW)
+    def update(self, name: str, new: dict[str, Any], subresource: str = "") -> None:
+        self.shares = updated(self.object, new, self.shares, Manager(name, "Update", "v1", subresource), SHAPE, NOW)
         self.object = {"metadata": {}, **new}
 
-    def owns(self, who: str) -> set[str]:
+    def owns(self, name: str) -> set[str]:
         """The fields of a manager, without mappings and lists themselves."""
-        paths = [path for share in self.shares.values() if share.manager.name == who for path in share.fields]
+        paths = [path for share in self.shares.values() if share.manager.name == name for path in share.fields]
         return {describe(path) for path in paths if path in field_set(self.object, SHAPE)}
 
 
@@ -164,13 +164,13 @@ def test_an_apply_without_force_takes_no_fields_from_others(
         assert writers.shares[key].fields == share.fields
 
 
-def play(writers: Writers, how: str, who: str, body: dict[str, Any]) -> bool:
+def play(writers: Writers, how: str, name: str, body: dict[str, Any]) -> bool:
     """Returns whether the write was accepted."""
     if how == "update":
-        writers.update(who, body)
+        writers.update(name, body)
         return True
     try:
-        writers.apply(who, body, force=how == "force")
+        writers.apply(name, body, force=how == "force")
     except RefusedError:
         return False
     return True

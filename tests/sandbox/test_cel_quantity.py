@@ -60,7 +60,10 @@ def test_equal_numbers_are_equal_quantities() -> None:
     assert Quantity.parse("1Ki") < Quantity.parse("1025")
 
 
-@given(st.fractions(max_denominator=1).map(lambda one: one / 1000), st.sampled_from(["decimal", "binary", "exponent"]))
+@given(
+    st.fractions(max_denominator=1).map(lambda number: number / 1000),
+    st.sampled_from(["decimal", "binary", "exponent"]),
+)
 def test_a_canonical_text_means_the_same_number(number, notation) -> None:
     quantity = Quantity(number, notation)
     assert Quantity.parse(quantity.text) == quantity

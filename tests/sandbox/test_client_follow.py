@@ -33,32 +33,34 @@ def node(name: str, **labels: str) -> dict[str, object]:
 @contextlib.asynccontextmanager
 async def mirrored(client: KubeClient, fields: str = "") -> AsyncIterator[tuple[Mirror, list[str]]]:
     """A mirror of nodes, and its events as texts: "ADDED n1"."""
-    told: list[str] = []
+    events: list[str] = []
     mirror = Mirror(
         client,
         NODES,
         fields=fields,
-        on_change=lambda event: told.append(f"{event.type} {event.object.get('metadata', {}).get('name', '')}".strip()),
+        on_change=lambda event: events.append(
+            f"{event.type} {event.object.get('metadata', {}).get('name', '')}".strip()
+        ),
     )
     async with background(mirror.run()):
         await mirror.until(lambda: True)
-        yield mirror, told
+        yield mirror, events
 
 
 async def test_existing_objects_come_before_the_event_synced(api, client):
     api.add("nodes", node("n1"))
     api.add("nodes", node("n2"))
-    async with mirrored(client) as (_, told):
-        assert told == ["ADDED n1", "ADDED n2", "SYNCED"]
+    async with mirrored(client) as (_, events):
+        assert events == ["ADDED n1", "ADDED n2", "SYNCED"]
 
 
 async def test_changes_arrive_in_order(api, client):
-    async with mirrored(client) as (mirror, told):
+    async with mirrored(client) as (mirror, events):
         api.add("nodes", node("n1"))
-        api.edit("nodes", "n1", lambda one: one["metadata"]["labels"].update(zone="a"))
+        api.edit("nodes", "n1", lambda node: node["metadata"]["labels"].update(zone="a"))
         api.remove("nodes", "n1")
-        await mirror.until(lambda: "DELETED n1" in told)
-        assert told == ["SYNCED", "ADDED n1", "MODIFIED n1", "DELETED n1"]
+        await mirror.until(lambda: "DELETED n1" in events)
+        assert events == ["SYNCED", "ADDED n1", "MODIFIED n1", "DELETED n1"]
         assert not mirror.items
 
 
@@ -72,40 +74,40 @@ async def test_a_mirror_has_only_the_selected_objects(api, client):
 async def test_a_deletion_during_a_lost_history_is_reported(api, client):
     api.add("nodes", node("n1"))
     api.add("nodes", node("n2"))
-    async with mirrored(client) as (mirror, told):
+    async with mirrored(client) as (mirror, events):
         await api.until(lambda: api.watching)
         api.hold_watches()
         api.remove("nodes", "n1")
-        api.edit("nodes", "n2", lambda one: one["metadata"]["labels"].update(zone="a"))
+        api.edit("nodes", "n2", lambda node: node["metadata"]["labels"].update(zone="a"))
         api.cut_watches()
         api.expire_watches()
         api.release_watches()
-        await mirror.until(lambda: ("", "n1") not in mirror.items and "MODIFIED n2" in told)
-        assert told.count("SYNCED") == 1
+        await mirror.until(lambda: ("", "n1") not in mirror.items and "MODIFIED n2" in events)
+        assert events.count("SYNCED") == 1
 
 
 async def test_a_broken_watch_resumes_where_it_was(api, client):
     api.add("nodes", node("n1"))
-    async with mirrored(client) as (mirror, told):
+    async with mirrored(client) as (mirror, events):
         for name in ("n2", "n3"):
             await api.until(lambda: api.watching)
             api.cut_watches()
             await api.until(lambda: not api.watching)
             api.add("nodes", node(name))
             await mirror.until(partial(mirror.get, name))
-        assert told == ["ADDED n1", "SYNCED", "ADDED n2", "ADDED n3"]
-        assert sum(str(one) == "GET nodes" for one in api.requests) == 1  # it has listed once
+        assert events == ["ADDED n1", "SYNCED", "ADDED n2", "ADDED n3"]
+        assert sum(str(request) == "GET nodes" for request in api.requests) == 1  # it has listed once
 
 
 async def test_a_watch_that_is_refused_for_a_while_resumes_afterwards(api, client):
-    async with mirrored(client) as (mirror, told):
+    async with mirrored(client) as (mirror, events):
         await api.until(lambda: api.watching)
         api.fail("WATCH nodes", 503, "ServiceUnavailable", times=2)
         api.cut_watches()
         await api.until(lambda: not api.watching)
         api.add("nodes", node("n1"))
         await mirror.until(partial(mirror.get, "n1"))
-        assert told == ["SYNCED", "ADDED n1"]
+        assert events == ["SYNCED", "ADDED n1"]
 
 
 async def test_each_refusal_has_its_error(api, client):
