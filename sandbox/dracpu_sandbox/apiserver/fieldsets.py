@@ -17,6 +17,7 @@ Names = tuple[str, ...]  # the field names of a path; items of lists add none
 
 NO_FIELDS: Final[FieldSet] = frozenset()
 ABSENT: Final = object()
+_PARTS: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,66 +69,38 @@ def item_element(item: Any, list_type: ListType) -> str:
 
 
 def field_set(value: Any, shape: Shape) -> FieldSet:
-    """Returns all fields of an object."""
-    found: set[FieldPath] = set()
-    _collect(value, (), (), shape, found)
-    return frozenset(found - {()})
-
-
-def _collect(value: Any, names: Names, path: FieldPath, shape: Shape, found: set[FieldPath]) -> None:
-    if not shape.divides(value, names) or value == {}:
-        found.add(path)
-        return
-    for element, inner, child in parts(value, names, shape):
-        below = (*path, element)
-        if element[0] != "f":
-            found.add(below)
-        if element[0] != "v":
-            _collect(child, inner, below, shape, found)
+    """Returns all fields of an object: the values that have no parts, and the items of lists."""
+    flat = _flat(value, shape)
+    return frozenset(path for path, leaf in flat.items() if path and (leaf is not _PARTS or path[-1][0] != "f"))
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     """Compares `new` with `old`."""
-    difference = _Difference(shape)
-    difference.walk(old, new, (), ())
-    return Comparison(frozenset(difference.added), frozenset(difference.modified), frozenset(difference.removed))
+    before, after = _flat(old, shape), _flat(new, shape)
+    modified = (
+        path
+        for path in before.keys() & after.keys()
+        if before[path] is not _PARTS and after[path] is not _PARTS and before[path] != after[path]
+    )
+    return Comparison(
+        frozenset(after.keys() - before.keys()), frozenset(modified), frozenset(before.keys() - after.keys())
+    )
 
 
-class _Difference:
-    def __init__(self, shape: Shape) -> None:
-        self.added: set[FieldPath] = set()
-        self.modified: set[FieldPath] = set()
-        self.removed: set[FieldPath] = set()
-        self._shape = shape
+def _flat(value: Any, shape: Shape) -> dict[FieldPath, Any]:
+    """Maps the path of each value in an object to the value, or to a mark when the value has parts."""
+    found: dict[FieldPath, Any] = {}
+    _flatten(value, (), (), shape, found)
+    return found
 
-    def walk(self, old: Any, new: Any, names: Names, path: FieldPath) -> None:
-        if old is new:
-            return
-        if self._divides(old, names) or self._divides(new, names):
-            self._walk_parts(old, new, names, path)
-        elif old is not ABSENT and new is not ABSENT and old != new:
-            self.modified.add(path)
-        if old is ABSENT:
-            self.added.add(path)
-        elif new is ABSENT:
-            self.removed.add(path)
 
-    def _walk_parts(self, old: Any, new: Any, names: Names, path: FieldPath) -> None:
-        before = self._parts(old, names)
-        after = self._parts(new, names)
-        for element, (inner, child) in before.items():
-            self.walk(child, after.get(element, (inner, ABSENT))[1], inner, (*path, element))
-        for element, (inner, child) in after.items():
-            if element not in before:
-                self.walk(ABSENT, child, inner, (*path, element))
-
-    def _divides(self, value: Any, names: Names) -> bool:
-        return bool(value) and self._shape.divides(value, names)
-
-    def _parts(self, value: Any, names: Names) -> dict[str, tuple[Names, Any]]:
-        if not self._divides(value, names):
-            return {}
-        return {element: (inner, child) for element, inner, child in parts(value, names, self._shape)}
+def _flatten(value: Any, names: Names, path: FieldPath, shape: Shape, found: dict[FieldPath, Any]) -> None:
+    if value == {} or not shape.divides(value, names):
+        found[path] = value
+        return
+    found[path] = _PARTS
+    for element, inner, child in parts(value, names, shape):
+        _flatten(child, inner, (*path, element), shape, found)
 
 
 def without(value: Any, doomed: FieldSet, shape: Shape, names: Names = (), path: FieldPath = ()) -> Any:
