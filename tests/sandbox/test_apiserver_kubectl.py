@@ -105,6 +105,17 @@ async def test_a_command_that_needs_a_real_container_is_refused(ctl: Kubectl) ->
     assert "ephemeral containers are disabled for this cluster" in refused.err
 
 
+async def test_a_watched_table_has_one_header(ctl: Kubectl) -> None:
+    await ctl(*APPLY, text=manifest(thing(color="red")))
+    watch = await ctl.start("get", "things", "--watch")
+    assert watch.stdout is not None
+    assert [(await watch.stdout.readline()).split()[0] for _ in range(2)] == [b"NAME", b"one"]
+    await ctl("label", "thing", "one", "a=b")
+    assert (await watch.stdout.readline()).split()[0] == b"one"
+    watch.terminate()
+    await watch.communicate()
+
+
 async def test_a_change_is_waited_for_and_watched(ctl: Kubectl) -> None:
     await ctl(*APPLY, text=manifest(thing(color="red")))
     watch = await ctl.start("get", "things", "--watch", "-o", "jsonpath={.spec.color}{'\\n'}")

@@ -70,11 +70,9 @@ class Rendering:
         opening = encoded({**head, "metadata": metadata})[:-1]
         return opening + b',"items":[' + b",".join(self.one(item) for item in stored) + b"]}"
 
-    def event(self, happened: str, stored: Stored, *, first: bool) -> bytes:
-        """Encodes an event of a watch; only the first table of a watch names the columns."""
-        again = self.view == "Table" and not first
-        shown = encoded({**self._shown(stored), "columnDefinitions": []}) if again else self.one(stored)
-        return b'{"type":"' + happened.encode() + b'","object":' + shown + b"}\n"
+    def event(self, happened: str, stored: Stored) -> bytes:
+        """Encodes an event of a watch."""
+        return b'{"type":"' + happened.encode() + b'","object":' + self.one(stored) + b"}\n"
 
     def bookmark(self, revision: int, *, initial_events_end: bool = False) -> bytes:
         """Encodes an event that says up to which revision the watch is complete."""

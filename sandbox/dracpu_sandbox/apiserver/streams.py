@@ -54,7 +54,6 @@ class _WatchStream:
         self._rendering = rendering
         self._bookmarks = bookmarks
         self._marks = marks  # whether the client asked for a bookmark after the initial events
-        self._first = True
 
     async def run(self, watches: Watches, watch: Watch, response: web.StreamResponse) -> None:
         """Runs until the watch ends."""
@@ -73,8 +72,7 @@ class _WatchStream:
 
     def _line(self, event: Event) -> bytes:
         if event.object is not None:
-            first, self._first = self._first, False
-            return self._rendering.event(event.type, event.object, first=first)
+            return self._rendering.event(event.type, event.object)
         if event.type == "ERROR":
             return encoded({"type": "ERROR", "object": event.status}) + b"\n"
         if event.type == "BOOKMARK" and self._bookmarks and (self._marks or not event.ends_initial):
