@@ -109,7 +109,7 @@ class KubeClient:
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> JsonObject:
         """Returns one object."""
-        return await self._request("GET", resource.path(namespace, name))
+        return await self._request("GET", _path(resource, name, namespace))
 
     async def list(self, resource: Resource, namespace: str = "", *, fields: str = "") -> list[JsonObject]:
         """Returns all objects that the field selector selects."""
@@ -120,11 +120,11 @@ class KubeClient:
     ) -> JsonObject:
         """Creates an object, or posts to a subresource of the object that `body` names."""
         name = body["metadata"]["name"] if subresource else ""
-        return await self._request("POST", resource.path(_namespace(body, namespace), name, subresource), body=body)
+        return await self._request("POST", _path(resource, name, _namespace(body, namespace), subresource), body=body)
 
     async def replace(self, resource: Resource, body: JsonObject, subresource: str = "") -> JsonObject:
         """Replaces an object that was read before; raises ConflictError when it has changed since."""
-        path = resource.path(_namespace(body), body["metadata"]["name"], subresource)
+        path = _path(resource, body["metadata"]["name"], _namespace(body), subresource)
         return await self._request("PUT", path, body=body)
 
     async def patch(
@@ -139,7 +139,7 @@ class KubeClient:
         manager: str = MANAGER,
     ) -> JsonObject:
         """Changes parts of an object."""
-        path = resource.path(namespace, name, subresource)
+        path = _path(resource, name, namespace, subresource)
         return await self._request("PATCH", path, {"fieldManager": manager}, patch, _CONTENT_TYPES[kind])
 
     async def patch_status(
@@ -166,7 +166,7 @@ class KubeClient:
             body["gracePeriodSeconds"] = grace
         if uid:
             body["preconditions"] = {"uid": uid}
-        await self._request("DELETE", resource.path(namespace, name), body=body)
+        await self._request("DELETE", _path(resource, name, namespace), body=body)
 
     async def follow(self, resource: Resource, namespace: str = "", *, fields: str = "") -> AsyncGenerator[Event]:
         """Yields all existing objects, then every change. It resumes when a watch ends, for whatever reason."""
@@ -199,7 +199,7 @@ class KubeClient:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _list(self, resource: Resource, namespace: str, fields: str) -> JsonObject:
-        return await self._request("GET", resource.path(namespace), _selector(fields))
+        return await self._request("GET", _path(resource, "", namespace), _selector(fields))
 
     async def _watch(self, resource: Resource, namespace: str, fields: str, version: str) -> AsyncGenerator[JsonObject]:
         query = _selector(fields) | {
@@ -210,7 +210,7 @@ class KubeClient:
         }
         timeout = aiohttp.ClientTimeout(total=_WATCH_SECONDS + _REQUEST_SECONDS, sock_connect=_REQUEST_SECONDS)
         try:
-            async with self._session.get(resource.path(namespace), params=query, timeout=timeout) as answer:
+            async with self._session.get(_path(resource, "", namespace), params=query, timeout=timeout) as answer:
                 await _refuse(answer)
                 async for line in answer.content:
                     change = json.loads(line)
@@ -279,6 +279,10 @@ class Mirror:
         async with asyncio.timeout(seconds):
             while not (self.ready.is_set() and condition()):
                 await self._changed.wait()
+
+
+def _path(resource: Resource, name: str, namespace: str, subresource: str = "") -> str:
+    return resource.path(name, namespace=namespace if resource.namespaced else "", subresource=subresource)
 
 
 def _namespace(body: JsonObject, otherwise: str = "") -> str:

@@ -46,7 +46,7 @@ async def test_agents_are_pods_that_tell_how_they_are_and_what_they_did(cluster:
     await story.until("its pod shows the restart", lambda: stands_at(True, 1))
     await story.pod("web", cpus=2)
     await story.until_running("web")
-    path = PODS.path("dra-cpu-system", "agent-node-1", "log")
+    path = PODS.path("agent-node-1", namespace="dra-cpu-system", subresource="log")
     async with aiohttp.request("GET", cluster.client.server + path, params={"tailLines": "1"}) as answer:
         assert "claim prepared" in await answer.text()
 
