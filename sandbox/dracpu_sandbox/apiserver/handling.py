@@ -70,10 +70,10 @@ class Handler:
             if kind.storage == PODS and request.subresource in _IN_CONTAINERS:
                 raise bad_request(f"the sandbox has no {request.subresource}: its containers run no programs")
             raise nothing_here()
-        names_an_object = bool(request.name) != (request.verb == "create" and not request.subresource)
         if request.verb not in _SUBRESOURCE_VERBS.get(request.subresource, kind.verbs):
             raise not_allowed()
-        if request.verb in {"create", "patch", "update"} and not names_an_object:
+        needs_name = request.verb != "create" or bool(request.subresource)
+        if request.verb in {"create", "patch", "update"} and bool(request.name) is not needs_name:
             raise not_allowed()
         if kind.namespaced and not request.namespace and request.verb not in {"list", "watch"}:
             raise not_allowed()
