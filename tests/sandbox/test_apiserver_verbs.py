@@ -340,7 +340,7 @@ async def test_nothing_is_created_of_a_kind_whose_definition_is_being_deleted(ap
         ("POST", "/api/v1/configmaps", 405),
         ("PUT", CONFIG_MAPS, 405),
         ("DELETE", f"{PODS}/web/status", 405),
-        ("DELETE", CONFIG_MAPS, 405),
+        ("DELETE", CONFIG_MAPS, 400),
         ("GET", f"{PODS}/web/binding", 405),
         ("OPTIONS", CONFIG_MAPS, 405),
     ],

@@ -91,6 +91,8 @@ class Handler:
             "delete": self._delete,
             "bind": self._bind,
         }
+        if verb not in answers:
+            raise not_supported(f"the verb {verb}")
         return answers[verb](request, kind)
 
     def _get(self, request: Request, kind: Kind) -> Answer:

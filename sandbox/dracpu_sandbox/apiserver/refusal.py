@@ -73,7 +73,7 @@ def bad_request(message: str) -> RefusedError:
 
 def not_supported(what: str, code: int = 400, reason: str = "BadRequest") -> RefusedError:
     """A real API server supports this, and the sandbox does not."""
-    return RefusedError(code, reason, f"the sandbox does not support {what}; {ALTERNATIVE}")
+    return RefusedError(code, reason, f"the sandbox does not support {what}; {ALTERNATIVE}", details={})
 
 
 def not_found(kind: Kind, name: str) -> RefusedError:
