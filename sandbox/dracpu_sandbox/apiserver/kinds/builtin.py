@@ -70,7 +70,7 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {  # by resource; others sho
     "leases.coordination.k8s.io": (Column("Holder", "", cell=at("spec", "holderIdentity")), AGE),
 }
 _SUBRESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
-    "namespaces": ("status", "finalize"),
+    "namespaces": ("status",),
     "nodes": ("status",),
     "pods": ("binding", "log", "status"),
     "resourceclaims.resource.k8s.io": ("status",),

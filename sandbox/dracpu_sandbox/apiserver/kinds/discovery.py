@@ -26,7 +26,6 @@ _READ_WRITE: Final = ("get", "patch", "update")
 _SUBRESOURCES: Final[dict[str, tuple[str, Sequence[str]]]] = {
     "status": ("", _READ_WRITE),
     "binding": ("Binding", ("create",)),
-    "finalize": ("", ("update",)),
     "log": ("", ("get",)),
 }
 
