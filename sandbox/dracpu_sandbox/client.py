@@ -14,7 +14,7 @@ import aiohttp
 
 from dracpu_agent.cluster.access import from_kubeconfig
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.resources import JsonObject, Resource
+from dracpu_sandbox.resources import JsonObject, Key, Resource, key_of
 
 PatchKind = Literal["merge", "strategic"]
 MERGE: Final = "merge"
@@ -170,13 +170,13 @@ class KubeClient:
 
     async def follow(self, resource: Resource, namespace: str = "", *, fields: str = "") -> AsyncGenerator[Event]:
         """Yields all existing objects, then every change. It resumes when a watch ends, for whatever reason."""
-        known: dict[tuple[str, str], JsonObject] = {}
+        known: dict[Key, JsonObject] = {}
         version, synced = "", False
         while True:
             try:
                 if not version:
                     listed = await self._list(resource, namespace, fields)
-                    for event in _differences(known, {_key(item): item for item in listed["items"]}):
+                    for event in _differences(known, {key_of(item): item for item in listed["items"]}):
                         yield event
                     version = listed["metadata"]["resourceVersion"]
                     if not synced:
@@ -187,9 +187,9 @@ class KubeClient:
                     if change["type"] == "BOOKMARK":
                         continue
                     if change["type"] == "DELETED":
-                        known.pop(_key(change["object"]), None)
+                        known.pop(key_of(change["object"]), None)
                     else:
-                        known[_key(change["object"])] = change["object"]
+                        known[key_of(change["object"])] = change["object"]
                     yield Event(change["type"], change["object"])
             except ExpiredError:
                 version = ""
@@ -250,7 +250,7 @@ class Mirror:
         fields: str = "",
         on_change: Callable[[Event], object] = lambda event: None,
     ) -> None:
-        self.items: dict[tuple[str, str], JsonObject] = {}  # by namespace and name
+        self.items: dict[Key, JsonObject] = {}  # by namespace and name
         self.ready = asyncio.Event()
         self._follow = partial(client.follow, resource, namespace, fields=fields)
         self._on_change = on_change
@@ -263,9 +263,9 @@ class Mirror:
                 case "SYNCED":
                     self.ready.set()
                 case "DELETED":
-                    self.items.pop(_key(event.object), None)
+                    self.items.pop(key_of(event.object), None)
                 case _:
-                    self.items[_key(event.object)] = event.object
+                    self.items[key_of(event.object)] = event.object
             self._on_change(event)
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
@@ -289,15 +289,11 @@ def _namespace(body: JsonObject, otherwise: str = "") -> str:
     return str(body["metadata"].get("namespace") or otherwise)
 
 
-def _key(body: JsonObject) -> tuple[str, str]:
-    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
-
-
 def _selector(fields: str) -> dict[str, str]:
     return {"fieldSelector": fields} if fields else {}
 
 
-def _differences(known: dict[tuple[str, str], JsonObject], listed: Mapping[tuple[str, str], JsonObject]) -> list[Event]:
+def _differences(known: dict[Key, JsonObject], listed: Mapping[Key, JsonObject]) -> list[Event]:
     """Returns the changes between two lists, and brings `known` up to date."""
     events = [Event("DELETED", item) for key, item in known.items() if key not in listed]
     for key, item in listed.items():
