@@ -27,7 +27,7 @@ class Mirror:
             client,
             NODES,
             field_selector="metadata.name!=cordoned",
-            on_change=self._take,
+            on_change=self._record,
             on_error=self.errors.append,
             backoff=Backoff(0.01, 0.02),
         )

@@ -125,11 +125,8 @@ class ApiClient:
     async def delete(self, resource: Resource, name: str, *, uid: str, resource_version: str) -> None:
         """Deletes an object if it still has the given UID and resourceVersion."""
         preconditions = {"uid": uid, "resourceVersion": resource_version}
-        body = {"apiVersion": "v1", "kind": "DeleteOptions"} | {
-            "preconditions": {field: value for field, value in preconditions.items() if value}
-        }
-        path = resource.path(name, namespace=namespace)
-        await self._call("DELETE", path, f"delete {resource.plural} {name}", body=body)
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        await self._call("DELETE", resource.path(name), f"delete {resource.plural} {name}", body=body)
 
     async def watch(
         self, resource: Resource, *, resource_version: int, field_selector: str = ""
