@@ -29,7 +29,6 @@ _KEYWORDS: Final = frozenset(
 )  # fmt: skip
 _RULE_FIELDS: Final = frozenset({"rule", "message"})
 _COLUMN_PATH: Final = re.compile(r"(\.[A-Za-z0-9_]+)+")
-_UNSUPPORTED: Final = "the sandbox does not support {}; a real API server does (see KUBEBUILDER_ASSETS)"
 _CONDITIONS: Final = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
 
 
@@ -83,7 +82,7 @@ def check(definition: JsonObject, old: JsonObject | None, subresource: str) -> I
     if name != f"{spec['names']['plural']}.{spec['group']}":
         yield problems.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     if len(spec["versions"]) != 1:
-        yield _unsupported("spec.versions", "definitions with several versions")
+        yield problems.unsupported_here("spec.versions", "definitions with several versions")
         return
     (version,) = spec["versions"]
     if not (version["served"] and version["storage"]):
@@ -91,7 +90,7 @@ def check(definition: JsonObject, old: JsonObject | None, subresource: str) -> I
     for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
         if not _COLUMN_PATH.fullmatch(column["jsonPath"]):
             where = f"spec.versions[0].additionalPrinterColumns[{number}].jsonPath"
-            yield _unsupported(where, "paths with anything but field names, like .spec.mode")
+            yield problems.unsupported_here(where, "paths with anything but field names, like .spec.mode")
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield problems.required(_SCHEMA)
@@ -107,12 +106,12 @@ def check(definition: JsonObject, old: JsonObject | None, subresource: str) -> I
 
 def _schema(schema: Schema, path: str) -> Iterator[Problem]:
     for keyword in sorted(schema.keys() - _KEYWORDS):
-        yield _unsupported(f"{path}.{keyword}", f"the keyword {keyword}")
+        yield problems.unsupported_here(f"{path}.{keyword}", f"the keyword {keyword}")
     if schema.get("format", "double") not in FORMATS:
-        yield _unsupported(f"{path}.format", f"the format {schema['format']}")
+        yield problems.unsupported_here(f"{path}.format", f"the format {schema['format']}")
     for number, rule in enumerate(schema.get("x-kubernetes-validations", ())):
         for field in sorted(rule.keys() - _RULE_FIELDS):
-            yield _unsupported(f"{path}.x-kubernetes-validations[{number}].{field}", f"{field} of rules")
+            yield problems.unsupported_here(f"{path}.x-kubernetes-validations[{number}].{field}", f"{field} of rules")
     if "pattern" in schema:
         try:
             go_pattern(schema["pattern"])
@@ -124,11 +123,7 @@ def _schema(schema: Schema, path: str) -> Iterator[Problem]:
         if isinstance(part, dict):
             yield from _schema(part, f"{path}.{name}")
         else:
-            yield _unsupported(f"{path}.{name}", f"a schema that is {str(part).lower()}")
-
-
-def _unsupported(field: str, what: str) -> Problem:
-    return problems.forbidden(field, _UNSUPPORTED.format(what))
+            yield problems.unsupported_here(f"{path}.{name}", f"a schema that is {str(part).lower()}")
 
 
 def status_of(definition: JsonObject) -> JsonObject:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from dracpu_sandbox.apiserver.kinds.model import Kind
 from dracpu_sandbox.apiserver.refusal import Cause, RefusedError
 from dracpu_sandbox.apiserver.refusal import invalid as refused
+from dracpu_sandbox.errors import ALTERNATIVE
 
 _OMITTED: Final = object()  # the value is not shown
 NOWHERE: Final = "<nil>"  # the API server's word for an error that belongs to no field
@@ -71,6 +72,11 @@ def too_long(field: str, limit: int) -> Problem:
 def too_many(field: str, count: int, limit: int) -> Problem:
     """The list or map has too many entries."""
     return Problem(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
+
+
+def unsupported_here(field: str, what: str) -> Problem:
+    """A real API server supports this, and the sandbox does not."""
+    return forbidden(field, f"the sandbox does not support {what}; {ALTERNATIVE}")
 
 
 def not_found(field: str, value: Any, detail: str = "") -> Problem:

@@ -95,7 +95,7 @@ def _exact(exact: JsonObject, path: str) -> Iterator[Problem]:
     yield from names.subdomain(f"{path}.deviceClassName", exact["deviceClassName"])
     yield from selectors(exact.get("selectors") or [], f"{path}.selectors")
     if exact.get("adminAccess"):
-        yield problems.forbidden(f"{path}.adminAccess", "the sandbox does not support admin access")
+        yield problems.unsupported_here(f"{path}.adminAccess", "admin access")
     count = exact.get("count", 0)
     if exact["allocationMode"] == "All" and count:
         yield problems.invalid(f"{path}.count", count, "must not be set when allocationMode is 'All'")

@@ -119,9 +119,7 @@ def _pool(pool: JsonObject) -> Iterator[Problem]:
 def _node(spec: JsonObject) -> Iterator[Problem]:
     others = [name for name in _OTHER_SELECTIONS if spec.get(name)]
     if others:
-        yield problems.invalid(
-            "spec", others, "the sandbox supports only slices with a nodeName, and nothing beside it"
-        )
+        yield problems.unsupported_here("spec", f"slices with {others[0]}")
     elif not spec.get("nodeName"):
         yield problems.required("spec", f"exactly one of nodeName, {', '.join(_OTHER_SELECTIONS)} is required")
     else:
