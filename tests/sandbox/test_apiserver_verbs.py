@@ -330,7 +330,6 @@ async def test_nothing_is_created_of_a_kind_whose_definition_is_being_deleted(ap
     "method, path, code",
     [
         ("GET", "/api/v1/nothing", 404),
-        ("GET", "/apis/nowhere.dev/v1/things", 404),
         ("GET", "/nothing", 404),
         ("GET", f"{NODES}/n1/log", 404),
         ("GET", f"{THINGS}/one/scale", 404),

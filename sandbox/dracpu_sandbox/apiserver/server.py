@@ -16,7 +16,6 @@ from typing import Any, Final, Self
 from aiohttp import web
 from multidict import CIMultiDict
 
-from dracpu_sandbox.apiserver.errors import PortTakenError
 from dracpu_sandbox.apiserver.garbage import GarbageCollector
 from dracpu_sandbox.apiserver.handling import Answer, Handler
 from dracpu_sandbox.apiserver.kinds.admission import admit
@@ -30,6 +29,7 @@ from dracpu_sandbox.apiserver.request import Request, read_body, read_request
 from dracpu_sandbox.apiserver.store import Store
 from dracpu_sandbox.apiserver.streams import Logs, stream_logs, stream_watch
 from dracpu_sandbox.apiserver.watches import Watches
+from dracpu_sandbox.errors import SandboxError
 
 JsonObject = dict[str, Any]
 Proceed = Callable[[], Awaitable[web.StreamResponse]]
@@ -40,6 +40,10 @@ _HEALTH: Final = {"/healthz", "/livez", "/readyz"}
 _FIRST_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _LONGEST_BODY: Final = 3 * 2**20  # as kube-apiserver
 _JSON: Final = "application/json"
+
+
+class PortTakenError(SandboxError):
+    """The requested port is not available."""
 
 
 class CutOffError(Exception):
