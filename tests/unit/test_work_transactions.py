@@ -1,85 +1,21 @@
 """Prepare and Unprepare against real files; only the API server is played, by a dictionary."""
 
 import asyncio
-import contextlib
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from nodes import NODE, SAFE_RUNTIME, claim_object, container, machine, ref, share, spec, uid, whole
+from nodes import NODE, claim_object, container, ref, share, spec, uid, whole
+from transacting import Agent, Claims, Silent
 
 from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import StateFile, load
 from dracpu_agent.claims.audit import Finding
 from dracpu_agent.claims.checkpoint import decode
-from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.errors import ClaimError, NotReadyError
-from dracpu_agent.node import NodeState
-from dracpu_agent.work.recovery import recover
 from dracpu_agent.work.transactions import ClaimTransactions
 
 NUMA1 = "cpudevnuma001"
-
-
-class Claims:
-    """The API server's claims; `away` makes it unreachable."""
-
-    def __init__(self, *objects: dict[str, Any]) -> None:
-        self.objects = {made["metadata"]["uid"]: made for made in objects}
-        self.away = False
-
-    async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
-        await asyncio.sleep(0)
-        if self.away:
-            raise NotReadyError("the API server does not answer")
-        return self.objects[ref.uid]
-
-    async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
-        await asyncio.sleep(0)
-        return self.objects.get(ref.uid)
-
-    async def roots_beside(self, claim: dict[str, Any]) -> dict[str, frozenset[str]]:
-        raise AssertionError("a machine without PCIe roots has nothing to ask for")
-
-
-class Silent:
-    def prepared(self, claim, seconds): ...
-    def prepare_failed(self, ref, reason): ...
-    def unprepared(self, ref, error): ...
-
-
-class Agent:
-    """One life of an agent on a node's files."""
-
-    def __init__(self, root: Path, claims: Claims) -> None:
-        self.node = NodeState(NODE, machine())
-        self.state_file = StateFile(root / "state", self.node.checkpoint, lambda _seconds, _problem: None)
-        self.cdi = CdiDirectory(root / "cdi")
-        self.transactions = ClaimTransactions(
-            self.node, claims, self.state_file, self.cdi, wait_for_push=self.push, observer=Silent()
-        )
-
-    async def push(self, claim):
-        await asyncio.sleep(0)
-
-    @contextlib.asynccontextmanager
-    async def alive(self, containers=()):
-        self.state_file.lock()
-        loaded = self.state_file.load()
-        if loaded.checkpoint is not None:
-            recover(self.node, loaded, self.cdi)
-        else:
-            self.node.configure(spec())
-        self.node.containers.connected(SAFE_RUNTIME)
-        self.node.containers.synchronize(containers)
-        writer = asyncio.create_task(self.state_file.run())
-        try:
-            yield self
-        finally:
-            writer.cancel()
-            await asyncio.wait([writer])
-            self.state_file.unlock()
 
 
 def files(root: Path) -> list[str]:
@@ -365,49 +301,3 @@ async def test_a_damaged_copy_is_set_aside_and_never_replaces_the_good_one(tmp_p
     assert (state / "checkpoint.damaged.json").read_bytes() == b"torn"
     for name in ("checkpoint.json", "checkpoint.previous.json"):
         decode((state / name).read_bytes())
-
-
-class Gate(Claims):
-    """The API server answers each read only when the test permits it."""
-
-    def __init__(self, *objects: dict[str, Any]) -> None:
-        super().__init__(*objects)
-        self.reads = asyncio.Queue[str]()
-        self.permits = asyncio.Semaphore(0)
-
-    async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
-        self.reads.put_nowait(ref.name)
-        await self.permits.acquire()
-        return self.objects[ref.uid]
-
-
-async def test_calls_for_one_claim_are_worked_on_one_after_the_other_in_their_order(tmp_path):
-    claims = Gate(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
-    async with Agent(tmp_path, claims).alive() as agent:
-        prepared = asyncio.create_task(agent.transactions.prepare(ref(1)))
-        unprepared = asyncio.create_task(agent.transactions.unprepare(ref(1)))
-        again = asyncio.create_task(agent.transactions.prepare(ref(1)))
-        other = asyncio.create_task(agent.transactions.prepare(ref(2)))
-        assert [await claims.reads.get(), await claims.reads.get()] == ["claim-1", "claim-2"]
-        assert claims.reads.empty(), "the third call waits for its turn"
-        claims.permits.release()
-        claims.permits.release()
-        await prepared
-        await unprepared
-        await other
-        assert uid(1) not in agent.node.claims
-        claims.permits.release()
-        await again
-        assert uid(1) in agent.node.claims
-
-
-async def test_a_call_is_worked_on_when_the_one_before_it_was_cancelled(tmp_path):
-    claims = Gate(claim_object(1, [share(NUMA1, 2)]))
-    async with Agent(tmp_path, claims).alive() as agent:
-        first = asyncio.create_task(agent.transactions.prepare(ref(1)))
-        second = asyncio.create_task(agent.transactions.unprepare(ref(1)))
-        await claims.reads.get()
-        first.cancel()
-        await second
-        assert first.cancelled()
-        assert agent.node.claims == {}
