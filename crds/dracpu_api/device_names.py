@@ -5,6 +5,7 @@ A name alone shows which settings publish such a device, on any machine and whet
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, assert_never
 
 from dracpu_api.settings import GroupBy, Mode, Settings
@@ -32,6 +33,7 @@ def group_device(group_by: GroupBy, number: int) -> str:
     return str(DeviceName(group_by, number))
 
 
+@lru_cache(maxsize=2048)  # every status of a node reads the names of the devices of all its claims
 def parse_device(name: str) -> DeviceName | None:
     """The inverse of `str`; None for a text that is not the name of any device."""
     match = _NAME.fullmatch(name)

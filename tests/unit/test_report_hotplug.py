@@ -6,7 +6,7 @@ from nodes import machine, node, request, share, well, without
 
 from dracpu_agent.node import NodeState
 from dracpu_agent.report.conditions import Condition, Standing, conditions_of
-from dracpu_agent.report.node_status import status_of
+from dracpu_agent.report.node_status import TopologyDescription, status_of, topology_of
 from dracpu_api.conditions import NodeCondition
 
 NUMA1 = "cpudevnuma001"
@@ -47,3 +47,13 @@ def test_topology_and_counts_follow_the_machine():
     shown = status_of(state, conditions_of(state, standing), "1")["topology"]
     assert shown["counts"] == {"sockets": 1, "numaNodes": 1, "l3Groups": 1, "cores": 2, "cpus": 4}
     assert [row["cores"] for row in shown["layout"]] == ["0-1 2-3"]
+
+
+def test_the_description_of_the_topology_follows_the_machine():
+    state = node()
+    description = TopologyDescription(state)
+    assert description.current() == topology_of(machine())
+    state.replug(without(machine(), "4-7"))
+    assert description.current()["counts"]["cpus"] == 4
+    state.replug(machine())
+    assert description.current() == topology_of(machine())

@@ -24,15 +24,34 @@ def phase_of(node: NodeState, conditions: Iterable[Condition]) -> Phase:
     return Phase.DRAINING if node.draining() else Phase.READY
 
 
+class TopologyDescription:
+    """Describes the node's topology once after each change of it: that takes half a millisecond, a status less."""
+
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
+        self._topology: Topology | None = None
+        self._description: dict[str, Any] = {}
+
+    def current(self) -> dict[str, Any]:
+        """The description of the present topology."""
+        if self._node.topology is not self._topology:
+            self._topology, self._description = self._node.topology, topology_of(self._node.topology)
+        return self._description
+
+
 def status_of(
-    node: NodeState, conditions: Iterable[Condition], version: str, applied_revision: str = ""
+    node: NodeState,
+    conditions: Iterable[Condition],
+    version: str,
+    applied_revision: str = "",
+    topology: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The whole status; the writer decides when to send it."""
+    """The whole status; the writer decides when to send it. `topology` is the description, if there is one already."""
     conditions = tuple(conditions)
     status: dict[str, Any] = {
         "phase": phase_of(node, conditions),
         "agentVersion": version,
-        "topology": topology_of(node.topology),
+        "topology": topology_of(node.topology) if topology is None else topology,
         "cpus": _cpus(node),
         "claims": _claims(node),
         "claimsTotal": len(node.claims),

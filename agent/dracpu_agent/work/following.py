@@ -12,7 +12,7 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_agent.report.conditions import Standing, conditions_of
 from dracpu_agent.report.document import gauges_of
-from dracpu_agent.report.node_status import status_of
+from dracpu_agent.report.node_status import TopologyDescription, status_of
 from dracpu_agent.version import __version__
 from dracpu_agent.work.changes import Changes, Follower
 from dracpu_agent.work.settings import ApplySettings
@@ -43,6 +43,7 @@ class Following:
         self._health_changed = health_changed
         self._status = status
         self._metrics = metrics
+        self._topology = TopologyDescription(node)
         self._seen = -1  # the node's revision that was passed on last
         self._applied_revision = ""  # the revision of the settings whose devices are in force at the API server
 
@@ -57,7 +58,8 @@ class Following:
                 self._publish()
             self._note_applied()
             conditions = conditions_of(self._node, self._standing())
-            self._status.set(status_of(self._node, conditions, __version__, self._applied_revision))
+            topology = self._topology.current()
+            self._status.set(status_of(self._node, conditions, __version__, self._applied_revision, topology))
             self._metrics.set_nri_connected(self._node.containers.synchronized)
             self._metrics.set_node(gauges_of(self._node))
 
