@@ -1,11 +1,14 @@
-"""The command `dracpu-agent`: parses the command line and calls the command that it names."""
+"""The command `dracpu-agent`: parses the command line and calls the command that it names.
+
+Each command is imported when it runs: `run` serves on every node of a cluster and does not need the memory of the
+others, and these need neither gRPC nor HTTP.
+"""
 
 import asyncio
 import sys
 from argparse import Namespace
 
-from dracpu_agent.cli import options, plan, state, topology
-from dracpu_api import logging
+from dracpu_agent.cli import options
 from dracpu_api.errors import DriverError
 
 
@@ -19,19 +22,33 @@ def main() -> None:
 
 
 def _run(parsed: Namespace) -> None:
-    from dracpu_agent.app import run  # noqa: PLC0415 - the other commands need neither gRPC nor HTTP
+    from dracpu_agent.app import run  # noqa: PLC0415 - see above
+    from dracpu_api import logging  # noqa: PLC0415
 
     run_options = options.run_options(parsed)
     logging.configure(run_options.log_format, run_options.log_level)
     asyncio.run(run(run_options))
 
 
-_COMMANDS = {
-    "run": _run,
-    "topology": topology.print_topology,
-    "plan": plan.print_answers,
-    "state": state.print_state,
-}
+def _topology(parsed: Namespace) -> None:
+    from dracpu_agent.cli.topology import print_topology  # noqa: PLC0415
+
+    print_topology(parsed)
+
+
+def _plan(parsed: Namespace) -> None:
+    from dracpu_agent.cli.plan import print_answers  # noqa: PLC0415
+
+    print_answers(parsed)
+
+
+def _state(parsed: Namespace) -> None:
+    from dracpu_agent.cli.state import print_state  # noqa: PLC0415
+
+    print_state(parsed)
+
+
+_COMMANDS = {"run": _run, "topology": _topology, "plan": _plan, "state": _state}
 
 if __name__ == "__main__":
     main()
