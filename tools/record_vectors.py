@@ -1,4 +1,4 @@
-"""Asks the kubelet's CPU manager the questions of tests/vectors again.
+"""Computes the answers in tests/vectors anew, with the kubelet's own CPU manager.
 
 The manager is compiled from the Go module of Kubernetes, of which one file is copied into a module of its own.
 """
@@ -23,13 +23,13 @@ _ASKING: Final = Path(__file__).with_name("kubelet") / "answers.go"
 _ASKED: Final = "pkg/kubelet/cm/cpumanager/cpu_assignment.go"
 # uneven machines: cores of different sizes, or NUMA nodes that sockets do not divide; any CPUs are right there
 _UNEVEN: Final = frozenset({"asym-offline", "hybrid-6p8e2lpe", "vm-odd-2s3n", "vm-odd-3s3n"})
-# The kubelet keeps a slice that its search goes on to overwrite. Where a copy leads to another answer, any is right.
+# The kubelet keeps a slice that its search overwrites later. Where a copy leads to another answer, any answer is right.
 _OVERWRITTEN: Final = "return f(accum)"
 _COPIED: Final = "return f(append([]int(nil), accum...))"
 
 
 def record(version: str) -> int:
-    """Writes the answers into the vectors; returns how many there are."""
+    """Writes the answers into the vectors; returns the number of answers."""
     machines = json.loads((VECTORS / "topologies.json").read_text())
     cpus_of = {name: CpuSet(cpu["cpu"] for cpu in cpus) for name, cpus in machines.items()}
     questions = [json.loads(line) for line in gzip.decompress((VECTORS / "vectors.jsonl.gz").read_bytes()).splitlines()]

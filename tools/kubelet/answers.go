@@ -1,4 +1,4 @@
-// Asks the CPU manager of the kubelet. tools/record_vectors.py compiles this file together with the kubelet's own
+// Calls the CPU manager of the kubelet. tools/record_vectors.py compiles this file together with the kubelet's own
 // cpu_assignment.go, which it takes from the Go module of Kubernetes.
 //
 // Standard input: the machines of tests/vectors/topologies.json on the first line, then a question on each line.
@@ -24,7 +24,7 @@ type question struct {
 	PreferUncore                        bool `json:"prefer_uncore"`
 	GroupSize                           int  `json:"group_size"`
 	Num                                 int
-	Time                                bool // whether to repeat the call until its time can be told
+	Time                                bool // whether to repeat the call until its time is measurable
 }
 
 type answer struct {
