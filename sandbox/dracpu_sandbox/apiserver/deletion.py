@@ -1,4 +1,4 @@
-"""What a DELETE request does to an object: the object goes at once, or stays for a while, marked as being deleted."""
+"""Deletion of objects: an object is removed at once, or stays for a while, marked as being deleted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from dracpu_sandbox.apiserver.strategies import CRDS, NAMESPACES, PODS
 
 JsonObject = dict[str, Any]
 
-# what these kinds contain goes first: the garbage collector removes the finalizer when nothing is left
+# the contents of these kinds are deleted first: then the garbage collector removes the finalizer
 CONTENTS_FINALIZERS: Final[Mapping[str, str]] = {
     CRDS: "customresourcecleanup.apiextensions.k8s.io",
     NAMESPACES: "sandbox.dra.cpu/contents",
 }
 _DEFAULT_GRACE: Final = 30
-_IMMORTAL: Final = {"default", "kube-public", "kube-system"}
+_PERMANENT: Final = {"default", "kube-public", "kube-system"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ def read_deletion(query: Mapping[str, str], body: Any) -> Deletion:
     options = body if isinstance(body, dict) else {}
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy") or "Background"
     if propagation != "Background":
-        raise not_supported(f"the propagation policy {propagation!r}, only Background")
+        raise not_supported(f"the propagation policy {propagation!r} (use Background)")
     grace = options.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
     required = options.get("preconditions") or {}
     try:
         seconds = None if grace is None else int(grace)
     except ValueError:
-        raise bad_request(f"gracePeriodSeconds is not a number: {grace}") from None
+        raise bad_request(f"gracePeriodSeconds must be a number, not {grace!r}") from None
     return Deletion(
         seconds,
         required.get("uid") or "",
@@ -53,7 +53,7 @@ def read_deletion(query: Mapping[str, str], body: Any) -> Deletion:
 def check(kind: Kind, live: JsonObject, deletion: Deletion) -> None:
     """Raises RefusedError when the object may not be deleted, or differs from the preconditions."""
     metadata = live["metadata"]
-    if kind.storage == NAMESPACES and metadata["name"] in _IMMORTAL:
+    if kind.storage == NAMESPACES and metadata["name"] in _PERMANENT:
         raise forbidden(kind, metadata["name"], "this namespace may not be deleted")
     preconditions = (("UID", deletion.uid, "uid"), ("ResourceVersion", deletion.version, "resourceVersion"))
     for name, required, field in preconditions:
@@ -63,7 +63,7 @@ def check(kind: Kind, live: JsonObject, deletion: Deletion) -> None:
 
 
 def marked(kind: Kind, live: JsonObject, deletion: Deletion, now: datetime) -> JsonObject:
-    """Marks the object as being deleted. `may_go` says whether it can be removed at once."""
+    """Returns the object marked as being deleted; `is_removable` decides whether it can be removed at once."""
     grace = _grace(kind, live, deletion)
     metadata = dict(live["metadata"])
     is_new = "deletionTimestamp" not in metadata
@@ -74,21 +74,21 @@ def marked(kind: Kind, live: JsonObject, deletion: Deletion, now: datetime) -> J
         metadata |= {"deletionTimestamp": ends, "deletionGracePeriodSeconds": grace}
     if is_new and kind.storage in CONTENTS_FINALIZERS:
         metadata["finalizers"] = [*metadata.get("finalizers", ()), CONTENTS_FINALIZERS[kind.storage]]
-    doomed = {**live, "metadata": metadata}
+    deleted = {**live, "metadata": metadata}
     if kind.storage == NAMESPACES:
-        doomed["status"] = {**(live.get("status") or {}), "phase": "Terminating"}
-    return doomed
+        deleted["status"] = {**(live.get("status") or {}), "phase": "Terminating"}
+    return deleted
 
 
-def may_go(stored: JsonObject) -> bool:
-    """Whether the object is being deleted, its grace is over, and its finalizers are done."""
+def is_removable(stored: JsonObject) -> bool:
+    """Returns whether the object is being deleted, its grace period is over, and it has no finalizers."""
     metadata = stored["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return "deletionTimestamp" in metadata and not waits
 
 
 def _grace(kind: Kind, live: JsonObject, deletion: Deletion) -> int:
-    """Seconds. Only pods have a grace, and only those that a kubelet may be running."""
+    """Returns the grace period in seconds; only pods that a kubelet may be running have a grace period."""
     spec, status = live.get("spec") or {}, live.get("status") or {}
     if kind.storage != PODS or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
         return 0

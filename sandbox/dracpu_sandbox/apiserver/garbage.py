@@ -1,6 +1,6 @@
-"""The garbage collector: it deletes objects without an owner left, and the contents of deleted namespaces and kinds.
+"""Garbage collector: deletes objects whose owners are all deleted, and the contents of deleted namespaces and kinds.
 
-In a real cluster controllers do this; here the server does it itself, soon after the change that calls for it.
+In a real cluster, controllers do this. Here the server does it soon after the change that makes it necessary.
 """
 
 import asyncio
@@ -19,23 +19,23 @@ _WRITING: Final = Writing(manager="garbage-collector")
 
 
 class GarbageCollector:
-    """Listens to all changes, and deletes what has to go in a task of its own."""
+    """Follows all changes of the store, and deletes objects in a task of its own."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._places: dict[str, _Place] = {}  # of all objects, by UID
         self._dependents: dict[str, set[_Place]] = {}  # by their owner's UID
         self._pending: dict[_Place, None] = {}  # the objects to check, in order
-        self._called = asyncio.Event()
+        self._scheduled = asyncio.Event()
         for storage, stored in objects.store.everything():
-            self._note(storage, stored)
+            self._add(storage, stored)
         objects.store.listeners.append(self._on_change)
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
         while True:
-            await self._called.wait()
-            self._called.clear()
+            await self._scheduled.wait()
+            self._scheduled.clear()
             while self._pending:
                 place = next(iter(self._pending))
                 del self._pending[place]
@@ -48,32 +48,32 @@ class GarbageCollector:
             for uid in _owners(change.before):
                 self._dependents.get(uid, set()).discard(place)
         if change.type == "DELETED":
-            self._forget(place, change.now)
+            self._remove(place, change.now)
             return
-        self._note(storage, change.now)
+        self._add(storage, change.now)
         metadata = change.now.object["metadata"]
         if "deletionTimestamp" in metadata or metadata.get("ownerReferences"):
-            self._call_for(place)
+            self._schedule_check(place)
 
-    def _note(self, storage: str, stored: Stored) -> None:
+    def _add(self, storage: str, stored: Stored) -> None:
         place = (storage, stored.key)
         self._places[stored.object["metadata"]["uid"]] = place
         for uid in _owners(stored):
             self._dependents.setdefault(uid, set()).add(place)
 
-    def _forget(self, place: _Place, last: Stored) -> None:
+    def _remove(self, place: _Place, last: Stored) -> None:
         uid = last.object["metadata"]["uid"]
         self._places.pop(uid, None)
         for dependent in self._dependents.pop(uid, ()):
-            self._call_for(dependent)
+            self._schedule_check(dependent)
         storage, (namespace, _) = place
         if namespace:
-            self._call_for((NAMESPACES, ("", namespace)))
-        self._call_for((CRDS, ("", storage)))  # a definition is named like the storage of its objects
+            self._schedule_check((NAMESPACES, ("", namespace)))
+        self._schedule_check((CRDS, ("", storage)))  # a definition has the name of its objects' storage
 
-    def _call_for(self, place: _Place) -> None:
+    def _schedule_check(self, place: _Place) -> None:
         self._pending[place] = None
-        self._called.set()
+        self._scheduled.set()
 
     def _check(self, place: _Place) -> None:
         storage, key = place
@@ -87,7 +87,7 @@ class GarbageCollector:
             self._delete(place)
 
     def _empty(self, kind: Kind, stored: Stored) -> None:
-        """Deletes what a namespace or a definition contains, and lets it go when nothing is left."""
+        """Deletes the contents of a namespace or a definition; removes its finalizer when nothing is left."""
         _, name = stored.key
         contents = [
             (storage, content.key)

@@ -1,6 +1,6 @@
-"""The verbs: how objects are created, read, changed and deleted.
+"""Implements the verbs that create, read, change and delete objects.
 
-Everything here is synchronous: each write goes from the stored object to the next one in one step.
+All functions are synchronous, so that no other request can change an object while a verb reads and writes it.
 """
 
 import base64
@@ -67,7 +67,7 @@ class Page:
 
     @property
     def metadata(self) -> JsonObject:
-        """The metadata of the list."""
+        """Returns the metadata of the list."""
         return {"resourceVersion": str(self.revision), **({"continue": self.next_token} if self.next_token else {})}
 
 
@@ -82,7 +82,7 @@ class Objects:
     # Reading
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """Returns one object; raises RefusedError when there is none of this name."""
+        """Returns an object; raises RefusedError when it does not exist."""
         stored = self.store.get(kind.storage, (namespace, name))
         if stored is None:
             raise refusal.not_found(kind, name)
@@ -91,7 +91,7 @@ class Objects:
     def list(
         self, kind: Kind, namespace: str = "", selects: Predicate = everything, *, limit: int = 0, token: str = ""
     ) -> Page:
-        """Lists the selected objects, or the page of them that follows the one that `token` came with."""
+        """Lists the selected objects; with the token of a page, lists the page that follows it."""
         revision, after = _read_token(token) if token else (self.store.revision, None)
         present = revision == self.store.revision
         found = self.store.all(kind.storage) if present else self.store.all_at(kind.storage, revision)
@@ -109,18 +109,18 @@ class Objects:
     # Writing
 
     def create(self, kind: Kind, namespace: str, body: JsonObject, writing: Writing) -> Written:
-        """POST."""
+        """Creates an object, as POST does."""
         body = _identified(kind, namespace, "", body)
         self._check_place(kind, namespace, body)
         warnings = self._unknown(kind, body, writing)
         name = self._free_name(kind, namespace, body)
-        new = strategies.fresh(kind, namespace, name, body, uid=str(uuid.uuid4()), now=timestamp())
+        new = strategies.new_object(kind, namespace, name, body, uid=str(uuid.uuid4()), now=timestamp())
         return Written(self._write(kind, None, new, "", writing), created=True, warnings=warnings)
 
     def replace(
         self, kind: Kind, namespace: str, name: str, body: JsonObject, writing: Writing, subresource: str = ""
     ) -> Written:
-        """PUT."""
+        """Replaces an object, as PUT does."""
         body = _identified(kind, namespace, name, body)
         live = self.get(kind, namespace, name)
         sent, uid = body["metadata"], live.object["metadata"]["uid"]
@@ -131,7 +131,7 @@ class Objects:
             cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
             raise refusal.invalid(kind, name, cause)
         warnings = self._unknown(kind, body, writing)
-        new = strategies.carried(kind, kind.from_stored(live.object), body, subresource)
+        new = strategies.with_allowed_changes(kind, kind.from_stored(live.object), body, subresource)
         return Written(self._write(kind, live, new, subresource, writing), warnings=warnings)
 
     def patch(
@@ -143,20 +143,20 @@ class Objects:
         writing: Writing,
         subresource: str = "",
     ) -> Written:
-        """PATCH in all ways but apply: `change` makes the new object from the stored one."""
+        """Changes an object, as PATCH does; `change` returns the new object for the stored object."""
         live = self.get(kind, namespace, name)
         shown = kind.from_stored(live.object)
-        wanted = _identified(kind, namespace, name, change(shown))
-        warnings = self._unknown(kind, wanted, writing, patched=True)
-        new = strategies.carried(kind, shown, wanted, subresource)
+        changed = _identified(kind, namespace, name, change(shown))
+        warnings = self._unknown(kind, changed, writing, patched=True)
+        new = strategies.with_allowed_changes(kind, shown, changed, subresource)
         return Written(self._write(kind, live, new, subresource, writing), warnings=warnings)
 
     def apply(
         self, kind: Kind, namespace: str, name: str, config: JsonObject, writing: Writing, subresource: str = ""
     ) -> Written:
-        """PATCH with a server-side apply, which creates an object that does not exist."""
+        """Applies a configuration on the server's side; creates the object when it does not exist."""
         config = _identified(kind, namespace, name, config)
-        config = _status_alone(config) if subresource == "status" else _less_status(kind, config)
+        config = _only_status(config) if subresource == "status" else _without_status(kind, config)
         if config["metadata"].get("managedFields"):
             raise refusal.bad_request("metadata.managedFields must be nil")
         if unknown := unknown_fields(kind, config):
@@ -166,7 +166,7 @@ class Objects:
             return self._apply_new(kind, namespace, name, config, writing, subresource)
         shown = kind.from_stored(live.object)
         outcome = self._merged(kind, shown, config, writing, subresource)
-        new = strategies.carried(kind, shown, outcome.object, subresource)
+        new = strategies.with_allowed_changes(kind, shown, outcome.object, subresource)
         return Written(self._write(kind, live, new, subresource, writing, outcome.shares))
 
     def _apply_new(
@@ -178,7 +178,7 @@ class Objects:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise refusal.conflict(kind, name, why)
         self._check_place(kind, namespace, config)
-        new = strategies.fresh(kind, namespace, name, config, uid=str(uuid.uuid4()), now=timestamp())
+        new = strategies.new_object(kind, namespace, name, config, uid=str(uuid.uuid4()), now=timestamp())
         shares = self._merged(kind, {}, config, writing, "").shares
         return Written(self._write(kind, None, new, "", writing, shares), created=True)
 
@@ -190,18 +190,18 @@ class Objects:
         return ownership.applied(shown, config, shares, manager, shape, timestamp(), force=writing.force)
 
     def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> tuple[Stored, bool]:
-        """DELETE: returns the object as it is now, or was last, and whether it is gone."""
+        """Deletes an object; returns its present or its last state, and whether it is removed."""
         live = self.get(kind, namespace, name)
         deleting.check(kind, live.object, deletion)
-        doomed = deleting.marked(kind, live.object, deletion, datetime.now(UTC))
-        gone = deleting.may_go(doomed)
+        deleted = deleting.marked(kind, live.object, deletion, datetime.now(UTC))
+        gone = deleting.is_removable(deleted)
         if deletion.dry_run:
             return live, gone
         if gone:
             return self._remove(kind, live, live.object), True
-        if doomed == live.object:
+        if deleted == live.object:
             return live, False
-        return self.store.put(kind.storage, live.key, doomed), False
+        return self.store.put(kind.storage, live.key, deleted), False
 
     def _write(
         self,
@@ -228,7 +228,7 @@ class Objects:
         if kind.storage == strategies.CRDS and (old is None or new.get("spec") != old.get("spec")):
             self.registry.serve(new)
             new = {**new, "status": self.registry.crd_status(new)}
-        if live is not None and deleting.may_go(new):
+        if live is not None and deleting.is_removable(new):
             return self._remove(kind, live, kind.to_stored(new))
         key = (new["metadata"].get("namespace", ""), new["metadata"]["name"])
         return self.store.put(kind.storage, key, kind.to_stored(new))
@@ -241,7 +241,7 @@ class Objects:
     # Checks
 
     def _check_place(self, kind: Kind, namespace: str, body: JsonObject) -> None:
-        """A new object needs its namespace, and neither this nor the object's definition may be being deleted."""
+        """Refuses an object whose namespace does not exist, or whose namespace or definition is being deleted."""
         name = str(body["metadata"].get("name") or "")
         definition = self.store.get(strategies.CRDS, ("", kind.storage))
         if definition is not None and "deletionTimestamp" in definition.object["metadata"]:
@@ -282,7 +282,7 @@ class Objects:
 
 
 def _identified(kind: Kind, namespace: str, name: str, body: Any) -> JsonObject:
-    """Adds to the body what the URL says of it; raises RefusedError when the body says something else."""
+    """Adds the kind, name and namespace of the URL to the body; raises RefusedError when the body has others."""
     metadata = (body.get("metadata") or {}) if isinstance(body, dict) else None
     if not isinstance(metadata, dict):
         raise refusal.bad_request("the body and its metadata must be objects")
@@ -300,7 +300,7 @@ def _identified(kind: Kind, namespace: str, name: str, body: Any) -> JsonObject:
 
 
 def _undeclared(kind: Kind, namespace: str, name: str, unknown: list[str]) -> refusal.RefusedError:
-    """An apply cannot own fields that the schema does not have. `unknown` is like: unknown field "spec.x"."""
+    """Returns the error for applied fields that the schema lacks; `unknown` has texts like: unknown field "spec.x"."""
     fields = ", ".join(f".{text.partition(chr(34))[2].rstrip(chr(34))}" for text in unknown)
     what = f"{namespace}/{name}; {kind.api_version}, Kind={kind.kind}"
     message = f"failed to create typed patch object ({what}): {fields}: field not declared in schema"
@@ -311,13 +311,13 @@ def _manager(kind: Kind, writing: Writing, operation: Operation, subresource: st
     return Manager(writing.manager, operation, kind.api_version, subresource)
 
 
-def _status_alone(config: JsonObject) -> JsonObject:
+def _only_status(config: JsonObject) -> JsonObject:
     identity = {name: value for name, value in config["metadata"].items() if name in _IDENTIFYING}
     status = {"status": config["status"]} if "status" in config else {}
     return {"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": identity, **status}
 
 
-def _less_status(kind: Kind, config: JsonObject) -> JsonObject:
+def _without_status(kind: Kind, config: JsonObject) -> JsonObject:
     hidden = {"status"} if "status" in kind.subresources else set()
     return {name: value for name, value in config.items() if name not in hidden}
 
@@ -329,7 +329,7 @@ def _with_shares(new: JsonObject, shares: Shares) -> JsonObject:
 
 
 def _same(old: JsonObject, new: JsonObject) -> bool:
-    """Whether a write changes nothing but the times of managers."""
+    """Returns whether two states differ only in the times of their managers."""
     return _timeless(old) == _timeless(new)
 
 
@@ -342,7 +342,7 @@ def _timeless(stored: JsonObject) -> JsonObject:
 
 
 def timestamp() -> str:
-    """The current time in the format of objects."""
+    """Returns the current time in the format of objects."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -354,5 +354,5 @@ def _read_token(token: str) -> tuple[int, tuple[str, str]]:
     try:
         revision, namespace, name = json.loads(base64.urlsafe_b64decode(token))
     except (ValueError, binascii.Error):
-        raise refusal.bad_request(f"continue key is not valid: {token}") from None
+        raise refusal.bad_request(f"the token {token!r} is not valid: list again without a token") from None
     return int(revision), (namespace, name)

@@ -1,8 +1,8 @@
-"""The objects, in memory, with their history.
+"""Keeps the objects in memory, with their history.
 
-Stored objects are replaced and never changed, so that a caller may keep one, and its encoded form is made once. Each
-change has its own revision. The latest changes are kept, so that a watch can resume where it ended, and the pages of a
-list all show the same moment.
+Stored objects are replaced and never changed, so that callers may keep them, and each object is encoded once. Each
+change has its own revision. The latest changes are kept, so that a watch can resume where it ended, and all pages of a
+list show the same revision.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class Stored:
 
     @property
     def key(self) -> Key:
-        """Its namespace and name."""
+        """Returns the object's namespace and name."""
         metadata = self.object["metadata"]
         return metadata.get("namespace", ""), metadata["name"]
 
@@ -92,7 +92,7 @@ class Store:
     def changes_since(self, storage: str, revision: int) -> list[Change]:
         """Returns the changes after a revision, the oldest first; raises RefusedError when they are not kept.
 
-        A revision from the future comes from an earlier run of the server, and is refused as well.
+        A revision above the present one comes from an earlier run of the server, and is refused as well.
         """
         collection = self._collection(storage)
         if revision < collection.oldest or revision > self.revision:
@@ -124,7 +124,7 @@ class Store:
         return now
 
     def forget_history(self) -> None:
-        """Drops all kept changes, so that no watch can resume from before this moment."""
+        """Drops all kept changes, so that no watch can resume from an earlier revision."""
         self.revision += 1
         self._forgotten = self.revision
         for collection in self._collections.values():

@@ -1,4 +1,4 @@
-"""Which parts of an object a write may change, and which parts the server sets itself."""
+"""Separates the parts of an object that a write may change from the parts that the server sets."""
 
 from typing import Any, Final
 
@@ -25,8 +25,8 @@ _NEEDS_VERSION: Final = {CRDS, "leases.coordination.k8s.io"}
 _OUTDATED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def fresh(kind: Kind, namespace: str, name: str, body: JsonObject, *, uid: str, now: str) -> JsonObject:
-    """Returns a new object from what its creator sent."""
+def new_object(kind: Kind, namespace: str, name: str, body: JsonObject, *, uid: str, now: str) -> JsonObject:
+    """Returns the new object for the body that its creator sent."""
     sent = body.get("metadata") or {}
     if sent.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
@@ -41,49 +41,49 @@ def fresh(kind: Kind, namespace: str, name: str, body: JsonObject, *, uid: str, 
     return new
 
 
-def carried(kind: Kind, live: JsonObject, wanted: JsonObject, subresource: str) -> JsonObject:
-    """Returns the stored object with the parts of `wanted` that a write to it, or to its subresource, may change."""
-    sent, stored = wanted.get("metadata") or {}, live["metadata"]
+def with_allowed_changes(kind: Kind, live: JsonObject, requested: JsonObject, subresource: str) -> JsonObject:
+    """Returns the stored object with the parts of `requested` that a write to it, or to its subresource, may change."""
+    sent, stored = requested.get("metadata") or {}, live["metadata"]
     name = stored["name"]
     if sent.get("uid") and sent["uid"] != stored["uid"]:
         raise invalid(kind, name, Cause("metadata.uid", f'Invalid value: "{sent["uid"]}": field is immutable'))
     if sent.get("resourceVersion") and sent["resourceVersion"] != stored["resourceVersion"]:
         raise conflict(kind, name, _OUTDATED)
     if subresource == "status":
-        return _with_status(live, wanted)
+        return _with_status(live, requested)
     kept = {key: stored[key] for key in (*_SET_BY_SERVER, "namespace") if key in stored}
     metadata = {**_set_by_writer(sent), "name": name, **kept}
     added = set(metadata.get("finalizers") or ()) - set(stored.get("finalizers") or ())
     if added and "deletionTimestamp" in stored:
         why = f"Forbidden: no new finalizers can be added if the object is being deleted: {', '.join(sorted(added))}"
         raise invalid(kind, name, Cause("metadata.finalizers", why, "FieldValueForbidden"))
-    new = {**wanted, "metadata": metadata}
+    new = {**requested, "metadata": metadata}
     return _with_status(new, live) if "status" in kind.subresources and subresource != "binding" else new
 
 
 def with_generation(kind: Kind, live: JsonObject, new: JsonObject) -> JsonObject:
     """Raises the generation of a custom object when more than its metadata and status has changed."""
-    aside = {"metadata", "status"} if "status" in kind.subresources else {"metadata"}
-    if not kind.is_custom or _less(new, aside) == _less(live, aside):
+    ignored = {"metadata", "status"} if "status" in kind.subresources else {"metadata"}
+    if not kind.is_custom or _without_fields(new, ignored) == _without_fields(live, ignored):
         return new
     generation = int(live["metadata"].get("generation") or 0) + 1
     return {**new, "metadata": {**new["metadata"], "generation": generation}}
 
 
 def needs_version(kind: Kind) -> bool:
-    """Whether a replacement must name the version that it replaces."""
+    """Returns whether a replacement must name the version that it replaces."""
     return kind.is_custom or kind.storage in _NEEDS_VERSION
 
 
 def _set_by_writer(sent: JsonObject) -> JsonObject:
-    """The metadata that a writer may set, without what is empty."""
+    """Returns the metadata that a writer may set, without empty values."""
     return {key: value for key, value in sent.items() if key not in _SET_BY_SERVER and value not in (None, [], {})}
 
 
 def _with_status(target: JsonObject, source: JsonObject) -> JsonObject:
     """Returns the target with the status of the source."""
-    return {**target, "status": source["status"]} if "status" in source else _less(target, {"status"})
+    return {**target, "status": source["status"]} if "status" in source else _without_fields(target, {"status"})
 
 
-def _less(value: JsonObject, names: set[str]) -> JsonObject:
+def _without_fields(value: JsonObject, names: set[str]) -> JsonObject:
     return {name: field for name, field in value.items() if name not in names}

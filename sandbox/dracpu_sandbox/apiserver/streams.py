@@ -26,10 +26,10 @@ async def stream_watch(http: web.BaseRequest, request: Request, kind: Kind, watc
     """Sends changes until the time is over, the history is lost, or the client disconnects."""
     name = selected_name(request.query.get("fieldSelector", ""))
     scope = Scope(kind.storage, request.namespace, name, selection(request, kind))
-    since, asked = request.number("resourceVersion"), request.query.get("sendInitialEvents")
-    initial = request.flag("sendInitialEvents") or (not since and asked is None)
+    since, requested = request.number("resourceVersion"), request.query.get("sendInitialEvents")
+    initial = request.flag("sendInitialEvents") or (not since and requested is None)
     stream = _WatchStream(
-        rendering_for(request, kind), bookmarks=request.flag("allowWatchBookmarks"), marks=asked is not None
+        rendering_for(request, kind), bookmarks=request.flag("allowWatchBookmarks"), marks=requested is not None
     )
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(http)
@@ -53,7 +53,7 @@ class _WatchStream:
         self.cut = False
         self._rendering = rendering
         self._bookmarks = bookmarks
-        self._marks = marks  # whether the client asked for a bookmark after the initial events
+        self._marks = marks  # whether the client requested a bookmark after the initial events
 
     async def run(self, watches: Watches, watch: Watch, response: web.StreamResponse) -> None:
         """Runs until the watch ends."""

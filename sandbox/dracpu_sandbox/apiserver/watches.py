@@ -1,4 +1,4 @@
-"""Watches: the scope of each, and the events that it has not sent yet."""
+"""Open watches: their scopes, and the events that they have not sent yet."""
 
 import asyncio
 from collections import deque
@@ -25,7 +25,7 @@ class Scope:
     selects: Predicate
 
     def has(self, stored: Stored | None) -> bool:
-        """Whether an object is in the scope."""
+        """Returns whether an object is in the scope."""
         if stored is None:
             return False
         namespace, name = stored.key
@@ -71,7 +71,7 @@ class Watch:
         self._waiting.set()
 
     async def next(self) -> list[Event]:
-        """Returns all queued events; waits until there is one."""
+        """Waits until an event is queued, and returns all queued events."""
         await self._waiting.wait()
         self._waiting.clear()
         events = list(self._queue)
@@ -80,7 +80,7 @@ class Watch:
 
 
 class Watches:
-    """All open watches. It listens to the store, and injects faults for tests of clients."""
+    """All open watches. It queues the changes of the store for them, and injects faults for tests of clients."""
 
     def __init__(self, store: Store) -> None:
         self.on_count: Callable[[], object] = lambda: None  # called when a watch opens or closes
@@ -96,7 +96,7 @@ class Watches:
     def open(self, scope: Scope, since: int | None, *, initial: bool) -> Watch:
         """Opens a watch of the changes after a revision; `initial` sends all existing objects first.
 
-        When the revision is too old, the watch sends an error, as an open watch does.
+        When the revision is too old, the only event is an error, as when the history of an open watch is dropped.
         """
         watch = Watch(scope)
         if initial:
@@ -129,7 +129,7 @@ class Watches:
         return Event("BOOKMARK", revision=self._store.revision)
 
     def end(self) -> None:
-        """Ends all watches in an orderly way."""
+        """Ends all watches without an error."""
         self._send_all(Event("END"))
 
     def cut(self) -> None:
@@ -137,7 +137,7 @@ class Watches:
         self._send_all(Event("CUT"))
 
     def expire(self) -> None:
-        """Drops the history: watches end with 410 and cannot resume where they were."""
+        """Drops the history: watches end with 410, and cannot resume from their last revisions."""
         self._store.forget_history()
         self._send_all(Event("ERROR", status=expired(self._store.revision - 1, self._store.revision).status))
 
