@@ -1,4 +1,4 @@
-"""Sets of fields of an object, which say what a field manager owns and what a write has changed.
+"""Sets of fields of an object: the fields that a field manager owns, or that a write has changed.
 
 A field is a path of elements, written as in `managedFields`: `f:spec` is a field of that name, `k:{"name":"a"}` an
 item of a list that is merged by keys, `v:"x"` an item of a list that is a set. Any other list is one value.
@@ -22,14 +22,14 @@ _PARTS: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which parts of an object are merged, and which are one value."""
+    """Distinguishes the parts of an object that are merged from those that are replaced as one value."""
 
     list_type: Callable[[Names], ListType]
     atomic_maps: frozenset[Names] = frozenset()
     status_apart: bool = False  # the status is written through a subresource only
 
     def divides(self, value: Any, names: Names) -> bool:
-        """Whether a value consists of several fields."""
+        """Returns whether a value consists of several fields."""
         if isinstance(value, dict):
             return names not in self.atomic_maps
         return isinstance(value, list) and self.list_type(names).kind != "atomic"
@@ -42,7 +42,7 @@ def shape_of(kind: Kind) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The differences of two objects. A new list or mapping counts as a field itself, besides its parts."""
+    """The differences of two objects. A new list or mapping counts as a field, and each of its parts as well."""
 
     added: FieldSet
     modified: FieldSet
@@ -103,18 +103,18 @@ def _flatten(value: Any, names: Names, path: FieldPath, shape: Shape, found: dic
         _flatten(child, inner, (*path, element), shape, found)
 
 
-def without(value: Any, doomed: FieldSet, shape: Shape, names: Names = (), path: FieldPath = ()) -> Any:
+def without_fields(value: Any, removed: FieldSet, shape: Shape, names: Names = (), path: FieldPath = ()) -> Any:
     """Returns the object without some of its fields and their parts."""
-    if not doomed or not shape.divides(value, names):
+    if not removed or not shape.divides(value, names):
         return value
     kept = [
-        without(child, doomed, shape, inner, (*path, element))
+        without_fields(child, removed, shape, inner, (*path, element))
         for element, inner, child in parts(value, names, shape)
-        if (*path, element) not in doomed
+        if (*path, element) not in removed
     ]
     if isinstance(value, list):
         return kept
-    left = (name for name in value if (*path, f"f:{name}") not in doomed)
+    left = (name for name in value if (*path, f"f:{name}") not in removed)
     return dict(zip(left, kept, strict=True))
 
 

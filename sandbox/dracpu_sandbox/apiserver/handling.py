@@ -18,7 +18,7 @@ from dracpu_sandbox.apiserver.refusal import (
     not_supported,
     nothing_here,
 )
-from dracpu_sandbox.apiserver.rendering import Rendering, encoded, wanted_view
+from dracpu_sandbox.apiserver.rendering import Rendering, encoded, requested_view
 from dracpu_sandbox.apiserver.request import Request, unknown_format
 from dracpu_sandbox.apiserver.selectors import Predicate, selects
 from dracpu_sandbox.apiserver.store import Stored
@@ -45,13 +45,13 @@ class Answer:
 
 
 def rendering_for(request: Request, kind: Kind) -> Rendering:
-    """Returns the form in which the client asks for objects."""
-    view = wanted_view(request.headers.get("Accept", ""))
+    """Returns the form in which the client requests objects."""
+    view = requested_view(request.headers.get("Accept", ""))
     return Rendering(kind, view, _choice(request, "includeObject", _INCLUDES, "Metadata"))
 
 
 def selection(request: Request, kind: Kind) -> Predicate:
-    """Returns the test of the request's selectors."""
+    """Returns a function that tests whether the request's selectors select an object."""
     return selects(kind, request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
 
 
@@ -80,7 +80,7 @@ class Handler:
         return kind
 
     def answer(self, request: Request, kind: Kind) -> Answer:
-        """Answers everything but watches and logs."""
+        """Answers all requests except watches and logs."""
         verb = "bind" if request.subresource == "binding" else request.verb
         answers = {
             "get": self._get,
@@ -104,7 +104,7 @@ class Handler:
 
     def _list(self, request: Request, kind: Kind) -> Answer:
         if request.query.get("resourceVersionMatch") == "Exact":
-            raise not_supported("lists of a past resourceVersion, only their further pages")
+            raise not_supported("lists at an exact resourceVersion, except for the further pages of a list")
         page = self._objects.list(
             kind,
             request.namespace,
@@ -153,7 +153,7 @@ class Handler:
         return Answer(shown.body, 201 if written.created else 200, written.warnings)
 
     def _shown(self, request: Request, kind: Kind, stored: Stored) -> Answer:
-        return Answer(rendering_for(request, kind).one(stored))
+        return Answer(rendering_for(request, kind).single(stored))
 
 
 def _choice(request: Request, name: str, choices: tuple[str, ...], default: str) -> Any:

@@ -1,8 +1,8 @@
-"""Field ownership: how a write changes `managedFields`, and what a server-side apply makes of an object.
+"""Field ownership: computes `managedFields` after a write, and the object after a server-side apply.
 
 The rules are those of Kubernetes. A write takes the fields that it changes from all other managers. An apply owns the
 fields that it names. It is refused when it would change a field of another manager, unless it is forced. A field that
-the manager's last apply named, and this one does not, is removed when no other manager owns it.
+the manager's last apply named, and its new apply omits, is removed when no other manager owns it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from dracpu_sandbox.apiserver.fieldsets import (
     encode_fields,
     field_set,
     with_parents,
-    without,
+    without_fields,
 )
 from dracpu_sandbox.apiserver.merging import merged
 from dracpu_sandbox.apiserver.refusal import Cause, RefusedError
@@ -55,7 +55,7 @@ class Manager:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Identifies the manager; the version of an apply does not count."""
+        """Returns the manager's identity, which does not include the API version of an apply."""
         version = "" if self.operation == "Apply" else self.api_version
         return self.name, self.operation, version, self.subresource
 
@@ -115,7 +115,7 @@ def updated(live: JsonObject, new: JsonObject, shares: Shares, writer: Manager, 
     """Returns the shares after a write other than an apply; `live` is empty for a new object."""
     difference = compare(live, new, shape)
     taken = _ownable(difference.added | difference.modified, writer, shape)
-    left = _less(shares, taken | difference.removed)
+    left = _without_lost(shares, taken | difference.removed)
     if not taken:
         return left
     before = shares.get(writer.key)
@@ -139,34 +139,34 @@ def applied(
     before = shares.get(writer.key)
     mine = before if before and before.fields == named else Share(writer, named, now)
     others = {key: share for key, share in shares.items() if key != writer.key}
-    wanted = merged(live, config, shape)
+    result = merged(live, config, shape)
     if before:
-        wanted = _pruned(wanted, before.fields, [mine, *others.values()], shape)
-    difference = compare(live, wanted, shape)
+        result = _pruned(result, before.fields, [mine, *others.values()], shape)
+    difference = compare(live, result, shape)
     changed = difference.added | difference.modified
     conflicts = [(share.manager, path) for share in others.values() for path in share.fields & changed]
     if conflicts and not force:
         raise _conflict(conflicts)
-    left = _less(others, changed | difference.removed)
-    return Applied(wanted, {**left, writer.key: mine} if named else left)
+    left = _without_lost(others, changed | difference.removed)
+    return Applied(result, {**left, writer.key: mine} if named else left)
 
 
-def _pruned(wanted: JsonObject, formerly: FieldSet, shares: Sequence[Share], shape: Shape) -> JsonObject:
-    """Removes what the manager owned, names no longer, and no other manager owns.
+def _pruned(result: JsonObject, formerly: FieldSet, shares: Sequence[Share], shape: Shape) -> JsonObject:
+    """Removes the fields that the manager owned and no longer names, unless another manager owns them.
 
     A field without an owner (a default) stays, unless the field that contains it is removed.
     """
-    there = with_parents(field_set(wanted, shape))
+    there = with_parents(field_set(result, shape))
     former = with_parents(formerly)
     owned = with_parents(path for share in shares for path in share.fields)
-    stays = with_parents(field_set(without(wanted, former, shape), shape)) | owned
-    kept = with_parents(field_set(without(wanted, there - stays, shape), shape))
-    pruned: JsonObject = without(wanted, (there - kept) & former, shape)
+    stays = with_parents(field_set(without_fields(result, former, shape), shape)) | owned
+    kept = with_parents(field_set(without_fields(result, there - stays, shape), shape))
+    pruned: JsonObject = without_fields(result, (there - kept) & former, shape)
     return pruned
 
 
 def _ownable(fields: FieldSet, writer: Manager, shape: Shape) -> FieldSet:
-    """Leaves the fields that the writer can own."""
+    """Returns the fields that the writer can own."""
     if writer.subresource == "status":
         return frozenset(path for path in fields if path[0] == "f:status")
     if shape.status_apart:
@@ -174,7 +174,7 @@ def _ownable(fields: FieldSet, writer: Manager, shape: Shape) -> FieldSet:
     return fields - _UNOWNED
 
 
-def _less(shares: Shares, lost: FieldSet) -> Shares:
+def _without_lost(shares: Shares, lost: FieldSet) -> Shares:
     left = {key: replace(share, fields=share.fields - lost) for key, share in shares.items()}
     return {key: share for key, share in left.items() if share.fields}
 

@@ -1,4 +1,4 @@
-"""Merge patches and JSON patches. The functions return a new object and leave their arguments as they are."""
+"""Merge patches and JSON patches. The functions return a new object and do not change their arguments."""
 
 from typing import Any, Final
 
@@ -26,11 +26,11 @@ def merge_patched(target: Any, patch: Any) -> Any:
 def json_patched(target: Any, patch: Any) -> Any:
     """Applies a JSON patch (RFC 6902); raises RefusedError when one of its operations fails."""
     if not isinstance(patch, list):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request("a JSON patch must be a list of operations")
     try:
         return jsonpatch.apply_patch(target, patch)
     except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(f"this is not a JSON patch: {error}") from error
+        raise bad_request(f"the JSON patch is not valid: {error}") from error
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         cause = Cause("patch", str(error), "UnexpectedServerResponse")
         raise RefusedError(422, "Invalid", _REFUSED, causes=[cause]) from error

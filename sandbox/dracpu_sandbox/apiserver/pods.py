@@ -1,4 +1,4 @@
-"""What only pods have: a binding to a node, and logs."""
+"""Requests that only pods support: bindings to nodes, and logs."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ JsonObject = dict[str, Any]
 
 
 def bind(objects: Objects, kind: Kind, namespace: str, name: str, binding: Any, writing: Writing) -> None:
-    """Binds a pod to a node; raises RefusedError when the pod is bound, being deleted, or another pod of this name."""
+    """Binds a pod to a node; raises RefusedError when the pod is bound or being deleted, or has another UID."""
     target = (binding or {}).get("target") or {}
     node = target.get("name")
     if not node or target.get("kind", "Node") != "Node":
-        raise bad_request("a binding needs a target of kind Node")
+        raise bad_request("a binding must have a target of kind Node, with the name of the node")
     live = objects.get(kind, namespace, name).object
     if "deletionTimestamp" in live["metadata"]:
         raise conflict(kind, name, f"pod {name} is being deleted, cannot be assigned to a host")
     spec = live["spec"]
     if spec.get("nodeName"):
         raise conflict(kind, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
-    wanted = ((binding.get("metadata") or {}).get("uid")) or live["metadata"]["uid"]
-    if wanted != live["metadata"]["uid"]:
-        why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {live['metadata']['uid']}"
+    required = ((binding.get("metadata") or {}).get("uid")) or live["metadata"]["uid"]
+    if required != live["metadata"]["uid"]:
+        why = f"Precondition failed: UID in precondition: {required}, UID in object meta: {live['metadata']['uid']}"
         raise conflict(kind, name, why)
     objects.patch(kind, namespace, name, lambda pod: _bound(pod, str(node)), writing, "binding")
 
@@ -39,16 +39,16 @@ def _bound(pod: JsonObject, node: str) -> JsonObject:
     }
 
 
-def container_for_logs(objects: Objects, kind: Kind, namespace: str, name: str, asked: str) -> str:
+def container_for_logs(objects: Objects, kind: Kind, namespace: str, name: str, requested: str) -> str:
     """Returns the container of a request for logs; raises RefusedError when it is unknown or ambiguous."""
     pod = objects.get(kind, namespace, name).object
     names = [container["name"] for container in pod["spec"].get("containers") or ()]
     init = [container["name"] for container in pod["spec"].get("initContainers") or ()]
-    if not asked:
+    if not requested:
         if len(names) != 1:
             listed = " ".join((*names, *init))
             raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
         return str(names[0])
-    if asked not in (*names, *init):
-        raise bad_request(f"container {asked} is not valid for pod {name}")
-    return asked
+    if requested not in (*names, *init):
+        raise bad_request(f"container {requested} is not valid for pod {name}")
+    return requested

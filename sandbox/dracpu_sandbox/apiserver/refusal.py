@@ -20,7 +20,7 @@ class Cause:
 
 
 class RefusedError(Exception):
-    """Becomes the answer, as a Status object."""
+    """Refuses a request; the server answers with its Status object."""
 
     def __init__(
         self,
@@ -67,39 +67,39 @@ def named(kind: Kind, name: str) -> JsonObject:
 
 
 def bad_request(message: str) -> RefusedError:
-    """The request is malformed."""
+    """Returns the error for a malformed request."""
     return RefusedError(400, "BadRequest", message)
 
 
 def not_supported(what: str, code: int = 400, reason: str = "BadRequest") -> RefusedError:
-    """A real API server supports this, and the sandbox does not."""
+    """Returns the error for a feature that a real API server supports and the sandbox does not."""
     return RefusedError(code, reason, f"the sandbox does not support {what}; {ALTERNATIVE}", details={})
 
 
 def not_found(kind: Kind, name: str) -> RefusedError:
-    """The object does not exist."""
+    """Returns the error for an object that does not exist."""
     return RefusedError(404, "NotFound", f'{kind.resource} "{name}" not found', details=named(kind, name))
 
 
 def already_exists(kind: Kind, name: str) -> RefusedError:
-    """An object of this name exists."""
+    """Returns the error for a new object whose name another object has."""
     message = f'{kind.resource} "{name}" already exists'
     return RefusedError(409, "AlreadyExists", message, details=named(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str) -> RefusedError:
-    """The object differs from what the writer expects."""
+    """Returns the error for an object that is not in the state that the request expects."""
     message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
     return RefusedError(409, "Conflict", message, details=named(kind, name))
 
 
 def forbidden(kind: Kind, name: str, why: str) -> RefusedError:
-    """The operation is not allowed in the present state."""
+    """Returns the error for an operation that the present state does not allow."""
     return RefusedError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details=named(kind, name))
 
 
 def invalid(kind: Kind, name: str, *causes: Cause) -> RefusedError:
-    """The object violates rules; each cause names one."""
+    """Returns the error for an invalid object; each cause describes a problem."""
     what = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     listed = [f"{cause.field}: {cause.message}" for cause in causes]
     why = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
@@ -108,7 +108,7 @@ def invalid(kind: Kind, name: str, *causes: Cause) -> RefusedError:
 
 
 def unknown_fields(kind: Kind, fields: Sequence[str], *, patched: bool) -> RefusedError:
-    """The object has unknown fields. After a patch it counts as invalid, so that `kubectl edit` opens again."""
+    """Returns the error for unknown fields; after a patch Invalid, so that `kubectl edit` opens the editor again."""
     why = f"strict decoding error: {', '.join(fields)}"
     if not patched:
         return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
@@ -116,18 +116,18 @@ def unknown_fields(kind: Kind, fields: Sequence[str], *, patched: bool) -> Refus
     return RefusedError(422, "Invalid", f' "" is invalid: {cause.field}: {cause.message}', causes=[cause])
 
 
-def expired(asked: int, oldest: int) -> RefusedError:
-    """The requested revision is too old."""
-    return RefusedError(410, "Expired", f"too old resource version: {asked} ({oldest})")
+def expired(requested: int, oldest: int) -> RefusedError:
+    """Returns the error for a revision that is too old."""
+    return RefusedError(410, "Expired", f"too old resource version: {requested} ({oldest})")
 
 
 def nothing_here() -> RefusedError:
-    """Nothing is served at the path."""
+    """Returns the error for a path at which nothing is served."""
     # kubectl reads the details unchecked: `kubectl debug` panics without them
     return RefusedError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def not_allowed() -> RefusedError:
-    """The resource is not served with this method."""
+    """Returns the error for a method that the resource does not support."""
     message = "the server does not allow this method on the requested resource"
     return RefusedError(405, "MethodNotAllowed", message, details={})

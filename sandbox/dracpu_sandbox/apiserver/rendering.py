@@ -1,4 +1,4 @@
-"""The forms of objects in answers: whole, metadata alone, or a table. Each form is encoded once for all clients."""
+"""Encodes objects for answers: whole, as metadata alone, or as a table. Tables alone are encoded for each request."""
 
 import json
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ def encoded(body: Any) -> bytes:
     return _encode(body).encode()
 
 
-def wanted_view(accept: str) -> View:
-    """Returns the first supported view in an Accept header; raises RefusedError when there is none."""
+def requested_view(accept: str) -> View:
+    """Returns the first view in an Accept header that is supported; raises RefusedError when none is."""
     for entry in accept.split(",") if accept.strip() else ["*/*"]:
         media, *rest = (part.strip() for part in entry.split(";"))
         options = dict(part.split("=", 1) for part in rest if "=" in part)
@@ -41,13 +41,13 @@ def wanted_view(accept: str) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """Encodes objects of a kind in the form that a client asks for."""
+    """Encodes objects of a kind in the form that a client requests."""
 
     kind: Kind
     view: View = "Object"
     include: Include = "Metadata"  # the part of the object in a row of a table
 
-    def one(self, stored: Stored) -> bytes:
+    def single(self, stored: Stored) -> bytes:
         """Encodes one object."""
         if self.view == "Table":
             return encoded(self._shown(stored))  # a table shows ages, which change
@@ -68,14 +68,14 @@ class Rendering:
         else:
             head = {"kind": self.kind.list_kind or f"{self.kind.kind}List", "apiVersion": self.kind.api_version}
         opening = encoded({**head, "metadata": metadata})[:-1]
-        return opening + b',"items":[' + b",".join(self.one(item) for item in stored) + b"]}"
+        return opening + b',"items":[' + b",".join(self.single(item) for item in stored) + b"]}"
 
     def event(self, happened: str, stored: Stored) -> bytes:
         """Encodes an event of a watch."""
-        return b'{"type":"' + happened.encode() + b'","object":' + self.one(stored) + b"}\n"
+        return b'{"type":"' + happened.encode() + b'","object":' + self.single(stored) + b"}\n"
 
     def bookmark(self, revision: int, *, initial_events_end: bool = False) -> bytes:
-        """Encodes an event that says up to which revision the watch is complete."""
+        """Encodes an event with the revision up to which the watch has sent all changes."""
         metadata: JsonObject = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial_events_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

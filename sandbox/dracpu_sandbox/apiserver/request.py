@@ -40,12 +40,12 @@ class Request:
 
     @property
     def watches(self) -> bool:
-        """Whether it is a watch, which is a GET too."""
+        """Returns whether the request is a watch, which is a GET request as well."""
         return self.method == "GET" and not self.name and self.flag("watch")
 
     @property
     def verb(self) -> str:
-        """The verb, as roles and discovery name it."""
+        """Returns the verb, as roles and discovery name it."""
         match self.method:
             case "GET":
                 return "get" if self.name else "watch" if self.watches else "list"
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def patch_kind(self) -> PatchKind:
-        """The format of the patch in the body; raises RefusedError for an unknown one."""
+        """Returns the format of the patch in the body; raises RefusedError when it is unknown."""
         media = self.headers.get("Content-Type", "").partition(";")[0].strip()
         if media not in _PATCHES:
             raise unknown_format(_PATCHES)
@@ -64,7 +64,7 @@ class Request:
 
     @property
     def manager(self) -> str:
-        """The field manager: the one in the query, or else the client's program."""
+        """Returns the field manager in the query, or else the name of the client's program."""
         program = self.headers.get("User-Agent", "").partition("/")[0]
         return (self.query.get("fieldManager") or program)[:_LONGEST_MANAGER] or "unknown"
 
@@ -73,7 +73,7 @@ class Request:
         try:
             return int(self.query.get(name) or default)
         except ValueError:
-            raise bad_request(f"{name} is not a number: {self.query[name]}") from None
+            raise bad_request(f"{name} must be a number, not {self.query[name]!r}") from None
 
     def flag(self, name: str) -> bool:
         """Reads a truth value from the query."""
@@ -85,7 +85,7 @@ class Request:
 
 
 def read_request(method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Request | None:
-    """Parses a request without its body; None when the path is not one of objects."""
+    """Parses a request without its body; returns None when the path does not address objects."""
     match path.strip("/").split("/"):
         case ["api", version, *rest] if rest:
             group = ""
@@ -103,14 +103,14 @@ def read_request(method: str, path: str, query: Mapping[str, str], headers: Mapp
 
 
 def unknown_format(accepted: Iterable[str]) -> RefusedError:
-    """Refuses a patch in an unknown format."""
+    """Returns the error for a patch in an unknown format."""
     listed = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
     return RefusedError(415, "UnsupportedMediaType", message)
 
 
 def read_body(payload: bytes, content_type: str) -> Any:
-    """Parses the body as JSON, whatever its content type; None when it is empty. Raises RefusedError."""
+    """Parses the body as JSON; returns None when it is empty. Raises RefusedError."""
     if not payload:
         return None
     if content_type == _PROTOBUF:

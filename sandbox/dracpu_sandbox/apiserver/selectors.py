@@ -25,7 +25,7 @@ _SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "resourceslices.resource.k8s.io": ("spec.driver", "spec.nodeName"),
 }
-_COMMA: Final = re.compile(r",(?![^(]*\))")  # but not inside of parentheses
+_COMMA: Final = re.compile(r",(?![^(]*\))")  # a comma that is not in parentheses
 _WORD: Final = r"[-A-Za-z0-9_./]"
 _LABEL: Final = re.compile(
     rf"!\s*(?P<absent>{_WORD}+)"
@@ -54,7 +54,7 @@ def selects(kind: Kind, labels: str, fields: str) -> Predicate:
 
 
 def selected_name(fields: str) -> str:
-    """The name when a field selector selects one object by its name, or an empty text."""
+    """Returns the name when a field selector selects an object by its name, else an empty text."""
     return next((value for path, value, equal in _terms(fields) if path == "metadata.name" and equal), "")
 
 
@@ -88,7 +88,7 @@ def _terms(fields: str) -> list[tuple[str, str, bool]]:
 def _field_test(kind: Kind, path: str, value: str, equal: bool) -> Predicate:
     known = (*(_NAMES if kind.namespaced else _NAMES[:1]), *_SELECTABLE.get(kind.storage, ()))
     if path not in known:
-        raise not_supported(f"the field selector {path!r} for {kind.plural}, only {', '.join(known)}")
+        raise not_supported(f"the field selector {path!r} for {kind.plural} (use {', '.join(known)})")
     names = path.split(".")
     return lambda stored: (_text(stored, names) == value) is equal
 

@@ -3,7 +3,7 @@
     async with ApiServer() as server:
         ...  # kubectl --server {server.url} get nodes
 
-It serves on loopback only, without authentication, as `kubectl proxy` does. It refuses requests of web pages.
+It serves on loopback only, without authentication, as `kubectl proxy` does. It refuses requests from web pages.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class PortTakenError(SandboxError):
 
 
 class CutOffError(Exception):
-    """Raised by a function around requests to end the connection without an answer."""
+    """Ends the connection without an answer when a function in `around` raises it."""
 
 
 class ApiServer:
@@ -88,7 +88,7 @@ class ApiServer:
             await site.start()
         except OSError as error:
             await self._runner.cleanup()
-            raise PortTakenError(f"cannot serve on port {self._port}: {error.strerror}; is it taken?") from error
+            raise PortTakenError(f"cannot serve on port {self._port}: {error.strerror}; choose another port") from error
         self._port = self._runner.addresses[0][1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
         if self._collects_garbage:
@@ -140,7 +140,7 @@ class ApiServer:
             return web.Response()
 
     def _description(self, http: web.BaseRequest) -> web.Response | None:
-        """Answers requests for the server's health and its description; None for other requests."""
+        """Answers requests for the server's health and its description; returns None for other requests."""
         if http.path in _HEALTH:
             return web.Response(text="ok")
         if (discovered := discover(self.objects.registry, http.path)) is not None:
@@ -154,7 +154,7 @@ class ApiServer:
     async def _read(self, http: web.BaseRequest) -> Request:
         payload = await http.content.read()
         if len(payload) > _LONGEST_BODY:
-            raise RefusedError(413, "RequestEntityTooLarge", f"the body is larger than {_LONGEST_BODY} bytes")
+            raise RefusedError(413, "RequestEntityTooLarge", f"the body must have at most {_LONGEST_BODY} bytes")
         request = read_request(http.method, http.path, dict(http.query), http.headers)
         if request is None:
             raise nothing_here()
@@ -178,11 +178,11 @@ class ApiServer:
 
 
 def _refuse_browsers(http: web.BaseRequest) -> None:
-    """Refuses requests of web pages, which have an Origin, or a Host other than loopback."""
+    """Refuses requests from web pages, which have an Origin, or a Host other than loopback."""
     host = http.headers.get("Host", "")
     name = host[: host.rindex("]")].lstrip("[") if "]" in host else host.partition(":")[0]
     if name not in _LOOPBACK or "Origin" in http.headers:
-        raise RefusedError(403, "Forbidden", "only programs on this machine are served: no other Host, no Origin")
+        raise RefusedError(403, "Forbidden", "web pages are refused: send a Host of this machine, and no Origin")
 
 
 def _response(answer: Answer) -> web.Response:

@@ -1,8 +1,8 @@
 """Strategic merge patches, which merge the lists of built-in kinds by a key of their items.
 
-Those directives work that `kubectl apply` and `kubectl edit` send for pods and nodes: `$patch: delete` removes an item
-of a list, and `$deleteFromPrimitiveList/NAME` removes values. `$setElementOrder/NAME` is ignored: items keep their
-order, and new items come last.
+It supports the directives that kubectl sends for pods and nodes: `$patch: delete` removes an item of a list, and
+`$deleteFromPrimitiveList/NAME` removes values. `$setElementOrder/NAME` is ignored: items keep their order, and new
+items come last.
 """
 
 from typing import Any, Final
