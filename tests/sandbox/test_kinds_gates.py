@@ -1,4 +1,4 @@
-"""What the API server keeps of a ResourceSlice while feature gates are on, and drops while they are off."""
+"""The API server stores the fields of a ResourceSlice whose feature gates are on, and drops the others."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ def test_without_consumable_capacity_a_group_becomes_a_device_for_one_claim() ->
     assert left == {"name": "cpudevnuma000", "attributes": {}, "capacity": {"dra.cpu/cpu": {"value": "8"}}}
 
 
-def test_without_device_taints_there_are_none() -> None:
+def test_without_the_gate_for_device_taints_taints_are_dropped() -> None:
     tainted = single(1, taints=[{"key": "x", "effect": "NoSchedule"}])
     assert stored(tainted)[0]["taints"]
     assert stored(tainted, gates=ON_BY_DEFAULT - {DEVICE_TAINTS}) == [single(1)]
 
 
 @pytest.mark.parametrize("device", [with_list("pci0000:00", "pci0000:80"), with_list(0, 1, kind="ints")])
-def test_lists_are_kept_where_their_gate_is_on(device: dict[str, Any]) -> None:
+def test_lists_are_accepted_only_while_their_gate_is_on(device: dict[str, Any]) -> None:
     assert stored(device) == [device]
     with pytest.raises(RefusedError, match="exactly one value must be specified"):
         stored(device, gates=ON_BY_DEFAULT)
@@ -51,7 +51,7 @@ def test_lists_are_kept_where_their_gate_is_on(device: dict[str, Any]) -> None:
         (with_list(), "exactly one value must be specified"),
     ],
 )
-def test_lists_are_checked_value_by_value(device: dict[str, Any], why: str) -> None:
+def test_each_value_of_a_list_is_checked(device: dict[str, Any], why: str) -> None:
     with pytest.raises(RefusedError, match=why):
         stored(device)
 

@@ -1,4 +1,4 @@
-"""The sandbox accepts and refuses the objects that a real API server did, and names the same fields in its refusals."""
+"""The sandbox accepts and refuses the same objects as a real API server, and its refusals name the same fields."""
 
 import copy
 import re
@@ -14,15 +14,15 @@ from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.refusal import RefusedError
 
 CORPUS = {entry["what"]: entry for entry in lines("corpus")}
-STRICT = ("resource.k8s.io", "example.com", "dra.cpu")  # all defaults of these groups are filled in
+STRICT = ("resource.k8s.io", "example.com", "dra.cpu")  # groups of which the sandbox fills in all defaults
 
 
 BUILT_IN = [kind for kind in Registry().all() if kind.resource != "events"]
 KINDS = {kind.plural: kind for kind in [*BUILT_IN, *map(Registry().serve, definitions())]}
 
 
-def judge(case: Recorded) -> dict[str, Any]:
-    """The object that the sandbox would store."""
+def admitted_by_sandbox(case: Recorded) -> dict[str, Any]:
+    """Returns the object that the sandbox stores; raises RefusedError."""
     kind, sent = KINDS[case.kind], copy.deepcopy(case.new)
     old = admit(kind, dict(case.old), None) if case.old is not None else None
     if case.old_status is not None:
@@ -44,18 +44,18 @@ def judge(case: Recorded) -> dict[str, Any]:
 def compare(case: Recorded) -> None:
     if case.stored is None:
         with pytest.raises(RefusedError) as refused:
-            judge(case)
+            admitted_by_sandbox(case)
         if case.answer["code"] == 422:
             assert refused.value.code == 422
             assert related([cause.field for cause in refused.value.causes], case.answer["fields"])
     elif KINDS[case.kind].group in STRICT:
-        assert plain(judge(case)) == plain(case.stored)
+        assert plain(admitted_by_sandbox(case)) == plain(case.stored)
     else:
-        assert is_part(plain(judge(case)), plain(case.stored))
+        assert is_part(plain(admitted_by_sandbox(case)), plain(case.stored))
 
 
 def related(ours: list[str], theirs: list[str]) -> bool:
-    """Whether the other side names each field, too, or a field that it is inside of, or that is inside of it."""
+    """Returns whether each field of either list equals, contains or is inside of a field of the other list."""
 
     def parts(field: str) -> list[str]:
         return [] if field == "<nil>" else re.split(r"[.\[\]]+", field.rstrip("]"))  # <nil>: the whole object
@@ -68,28 +68,28 @@ def related(ours: list[str], theirs: list[str]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Without empty values, which a server written in Go may write or leave out."""
+    """Removes empty values, which a server written in Go may write or leave out."""
     if isinstance(value, dict):
         shown = {name: plain(item) for name, item in value.items()}
         return {name: item for name, item in shown.items() if item not in (None, {}, [], "")}
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def is_part(one: Any, whole: Any) -> bool:
-    if isinstance(one, dict):
-        return isinstance(whole, dict) and all(is_part(value, whole.get(name)) for name, value in one.items())
-    if isinstance(one, list):
-        return isinstance(whole, list) and len(one) == len(whole) and all(map(is_part, one, whole))
-    return bool(one == whole)
+def is_part(part: Any, whole: Any) -> bool:
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(is_part(value, whole.get(name)) for name, value in part.items())
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(part) == len(whole) and all(map(is_part, part, whole))
+    return bool(part == whole)
 
 
 @pytest.mark.parametrize("case", recorded("builtin") + recorded("custom"), ids=str)
-def test_an_object_is_judged_as_by_a_real_api_server(case: Recorded) -> None:
+def test_an_object_is_stored_or_refused_as_by_a_real_api_server(case: Recorded) -> None:
     compare(case)
 
 
 @pytest.mark.parametrize("case", corpus_files.good() + corpus_files.bad(), ids=str)
-def test_the_corpus_is_judged_as_by_a_real_api_server(case: Case) -> None:
+def test_the_corpus_is_stored_or_refused_as_by_a_real_api_server(case: Case) -> None:
     plural = next(kind.plural for kind in KINDS.values() if kind.kind == case.object["kind"])
     answer = CORPUS[str(case)]
     sent = {name: value for name, value in case.object.items() if name != "status"}

@@ -1,4 +1,4 @@
-"""Discovery and OpenAPI describe the kinds that are served, and definitions add and remove some."""
+"""Discovery and OpenAPI describe the kinds that are served, and definitions add and remove kinds."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_groups_versions_and_resources_are_listed() -> None:
 
 
 @pytest.mark.parametrize("path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/apis/a/b/c"])
-def test_nothing_is_discovered_where_nothing_is_served(path: str) -> None:
+def test_a_path_that_is_not_served_has_no_discovery_document(path: str) -> None:
     assert discover(Registry(), path) is None
 
 
@@ -51,12 +51,12 @@ def test_a_definition_is_served_until_it_is_withdrawn() -> None:
     with pytest.raises(RefusedError, match=r"x-kubernetes-validations\[0\].rule.*self.a >"):
         registry.serve(bad)
     assert registry.find("example.com", "v1", "things") is kind
-    for _ in range(2):  # a second time does no harm
+    for _ in range(2):  # the second time has no effect
         registry.withdraw("things.example.com")
         assert registry.find("example.com", "v1", "things") is None
 
 
-def test_a_served_definition_says_so_and_keeps_since_when() -> None:
+def test_a_served_definition_is_established_and_keeps_its_transition_times() -> None:
     registry = Registry()
     status = registry.crd_status(things())
     conditions = {condition["type"]: condition["status"] for condition in status["conditions"]}
@@ -67,7 +67,7 @@ def test_a_served_definition_says_so_and_keeps_since_when() -> None:
     assert registry.crd_status({**things(), "status": status}) == status
 
 
-def test_lists_and_maps_merge_as_their_schema_says() -> None:
+def test_lists_and_maps_are_merged_as_their_schema_defines() -> None:
     thing, pod = Registry().serve(things()), Registry().find("", "v1", "pods")
     assert pod is not None
     assert thing.list_type(("spec", "items")).keys == ("name",)
@@ -96,7 +96,7 @@ def test_the_index_of_openapi_names_all_documents_and_changes_with_them() -> Non
     assert openapi(registry, "/openapi/v3/apis/none/v1") is None
 
 
-def test_a_document_describes_the_fields_of_each_kind_and_the_patches_that_it_takes() -> None:
+def test_a_document_describes_the_fields_and_the_patch_formats_of_each_kind() -> None:
     registry = Registry()
     registry.serve(things())
     core, own = document(registry, "api/v1"), document(registry, "apis/example.com/v1")
@@ -104,5 +104,5 @@ def test_a_document_describes_the_fields_of_each_kind_and_the_patches_that_it_ta
     assert schemas["io.k8s.api.core.v1.Pod"]["x-kubernetes-group-version-kind"] == [identity]
     assert schemas["io.k8s.api.core.v1.PodSpec"]["required"] == ["containers"]
     assert own["components"]["schemas"]["com.example.v1.Thing"]["properties"]["spec"]["required"] == ["size"]
-    pods, ours = (next(iter(one["paths"].values()))["patch"]["requestBody"]["content"] for one in (core, own))
+    pods, ours = (next(iter(api["paths"].values()))["patch"]["requestBody"]["content"] for api in (core, own))
     assert set(pods) - set(ours) == {"application/strategic-merge-patch+json"}

@@ -31,7 +31,7 @@ def container(name: str, *, ready: bool = False, restarts: int = 0, **state: Any
     return {"name": name, "ready": ready, "restartCount": restarts, "state": state}
 
 
-def test_a_running_pod_is_shown() -> None:
+def test_the_cells_of_a_running_pod_are_computed() -> None:
     running = [container("a", ready=True, running={}), container("b", ready=True, restarts=3, running={})]
     shown = cells("pods", pod(*running, podIPs=[{"ip": "10.0.0.1"}]))
     assert list(shown.values())[:7] == ["x", "2/2", "Running", "3", "5m", "10.0.0.1", "<none>"]
@@ -61,11 +61,11 @@ def test_a_running_pod_is_shown() -> None:
         ),
     ],
 )
-def test_the_status_of_a_pod_is_what_keeps_it_from_running(shown: dict[str, Any], status: str) -> None:
+def test_the_status_of_a_pod_is_its_phase_or_the_reason_why_it_does_not_run(shown: dict[str, Any], status: str) -> None:
     assert cells("pods", shown)["Status"] == status
 
 
-def test_a_node_is_shown() -> None:
+def test_the_cells_of_a_node_are_computed() -> None:
     status = {
         "conditions": [{"type": "Ready", "status": "True"}],
         "nodeInfo": {"kubeletVersion": "v1.36.0", "kernelVersion": "6.12", "architecture": "amd64"},
@@ -97,14 +97,14 @@ def test_events_of_both_groups_are_shown_alike() -> None:
         "metadata": {},
         "eventTime": "2026-11-18T19:58:00.000000Z",
         "regarding": {"kind": "Pod", "name": "p"},
-        "note": "it is so",
+        "note": "it has happened",
     }
     kind = Registry().find("events.k8s.io", "v1", "events")
     assert kind is not None
     core = kind.to_stored(event)
     shown = cells("events", core)
     assert shown == cells("events", kind.from_stored(core), "events.k8s.io")
-    assert [shown[name] for name in ("Last Seen", "Object", "Message")] == ["2m", "pod/p", "it is so"]
+    assert [shown[name] for name in ("Last Seen", "Object", "Message")] == ["2m", "pod/p", "it has happened"]
 
 
 def test_columns_of_custom_resources_show_the_fields_at_their_paths() -> None:
@@ -122,5 +122,5 @@ def test_columns_of_custom_resources_show_the_fields_at_their_paths() -> None:
     "seconds, shown",
     [(-5, "<invalid>"), (119, "119s"), (150, "2m30s"), (600, "10m"), (10860, "3h1m"), (172800, "2d"), (9**9, "12y")],
 )
-def test_durations_are_short(seconds: int, shown: str) -> None:
-    assert ages.human(seconds) == shown
+def test_durations_are_rendered_as_by_kubectl(seconds: int, shown: str) -> None:
+    assert ages.duration(seconds) == shown

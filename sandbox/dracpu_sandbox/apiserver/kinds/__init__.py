@@ -1,1 +1,1 @@
-"""What is served and how objects look: discovery, OpenAPI, tables, schemas, validation."""
+"""The kinds of objects that are served: schemas, validation, discovery, OpenAPI, tables."""

@@ -1,4 +1,4 @@
-"""What is stored of an object that a client sends, or a refusal that says what is wrong with it."""
+"""Admission: completes the objects that clients send, and refuses invalid objects with a list of their problems."""
 
 from typing import Final
 
@@ -6,9 +6,9 @@ from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.checking import check
 from dracpu_sandbox.apiserver.kinds.gates import ON_BY_DEFAULT, Gates
 from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.normalizing import normalize
 from dracpu_sandbox.apiserver.kinds.semantics import metadata
 from dracpu_sandbox.apiserver.kinds.semantics.table import semantics_of
-from dracpu_sandbox.apiserver.kinds.settling import settle
 
 _NOT_ALL_CHECKED: Final = problems.invalid(
     problems.NOWHERE,
@@ -21,20 +21,20 @@ _NOT_ALL_CHECKED: Final = problems.invalid(
 def admit(
     kind: Kind, new: JsonObject, old: JsonObject | None, *, subresource: str = "", gates: Gates = ON_BY_DEFAULT
 ) -> JsonObject:
-    """The object as it is to be stored; raises RefusedError. Changes neither of its arguments.
+    """Returns the object to store; raises RefusedError when it is invalid. Does not change its arguments.
 
-    `new` is the whole object, also when only its status is written. First it is compared with the schema of its kind;
-    the kind's own rules are evaluated when it has nothing but fields of the right types. A top-level field that has not
-    changed is not checked again: a write to the spec succeeds also where the stored status is not what the schema says.
+    `new` is the whole object, also when only its status is written. It is checked against the schema of its kind first;
+    the kind's own rules are evaluated only when the object conforms to the schema. A top-level field that has not
+    changed is not checked again: a write to the spec succeeds even if the stored status does not conform to the schema.
     """
-    settled: JsonObject = settle(kind.schema, new)
-    unchanged = () if old is None else [name for name in settled if name in old and settled[name] == old[name]]
-    found = list(check(kind.schema, settled, unchanged=unchanged))
+    normalized: JsonObject = normalize(kind.schema, new)
+    unchanged = () if old is None else [name for name in normalized if name in old and normalized[name] == old[name]]
+    found = list(check(kind.schema, normalized, unchanged=unchanged))
     if found:
         found += [_NOT_ALL_CHECKED] if kind.rules else []
-        raise problems.refusal(kind, _name(settled), found)
+        raise problems.refusal(kind, _name(normalized), found)
     semantics = semantics_of(kind)
-    complete = semantics.gated(semantics.complete(settled), gates)
+    complete = semantics.gated(semantics.complete(normalized), gates)
     found = [*metadata.check(kind, complete), *semantics.check(complete, old, subresource)]
     found += kind.rules.violations(complete, unchanged=unchanged) if kind.rules else ()
     if found:
@@ -48,7 +48,7 @@ def _name(item: JsonObject) -> str:
 
 
 def unknown_fields(kind: Kind, body: JsonObject) -> list[str]:
-    """The fields of the body that the kind does not have, in the API server's words."""
+    """Returns an error for each field of the body that the kind does not have, worded as by the API server."""
     paths: list[str] = []
-    settle(kind.schema, body, unknown=paths)
+    normalize(kind.schema, body, unknown=paths)
     return [f'unknown field "{path}"' for path in paths]

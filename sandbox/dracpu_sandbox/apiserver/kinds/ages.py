@@ -10,7 +10,7 @@ _YEAR: Final = 365 * _DAY
 
 
 def parse_time(text: str) -> datetime | None:
-    """A time in an object, with or without parts of a second; None when the text is not a time."""
+    """Parses a time in an object, with or without fractions of a second; returns None when the text is not a time."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -18,14 +18,14 @@ def parse_time(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def since(text: object, now: datetime) -> str:
-    """The time that has passed since a time in an object."""
+def age(text: object, now: datetime) -> str:
+    """Renders the time that has passed since a time in an object."""
     moment = parse_time(text) if isinstance(text, str) else None
-    return human((now - moment).total_seconds()) if moment is not None else "<unknown>"
+    return duration((now - moment).total_seconds()) if moment is not None else "<unknown>"
 
 
-def human(seconds: float) -> str:
-    """A duration with one or two units, in the steps that kubectl has."""
+def duration(seconds: float) -> str:
+    """Renders a duration with one or two units, as kubectl does."""
     if seconds < -1:
         return "<invalid>"
     whole = max(0, int(seconds))
@@ -36,7 +36,7 @@ def human(seconds: float) -> str:
     return f"{whole // _YEAR}y"
 
 
-# below this many seconds: in this unit, with this smaller one behind it (0: without)
+# upper limit in seconds, unit, its letter, smaller unit (0: none), its letter
 _STEPS: Final = (
     (2 * _MINUTE, 1, "s", 0, ""),
     (10 * _MINUTE, _MINUTE, "m", 1, "s"),

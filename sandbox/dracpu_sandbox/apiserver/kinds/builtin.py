@@ -1,11 +1,11 @@
-"""The built-in kinds that are served: their columns and subresources, and how they are stored."""
+"""The built-in kinds that are served, with their columns, their subresources and the conversion of events."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds import cells, events
-from dracpu_sandbox.apiserver.kinds.cells import at
+from dracpu_sandbox.apiserver.kinds.cells import field_at
 from dracpu_sandbox.apiserver.kinds.listtypes import merging_of
 from dracpu_sandbox.apiserver.kinds.model import ALL_VERBS, Column, Kind
 from dracpu_sandbox.apiserver.kinds.schemas import KINDS, schema_of
@@ -16,7 +16,7 @@ _EVENT_COLUMNS: Final = (
     Column("Type", ".type"),
     Column("Reason", ".reason"),
     Column("Object", "", cell=cells.event_object),
-    Column("Subobject", "", cell=at("involvedObject", "fieldPath"), priority=1),
+    Column("Subobject", "", cell=field_at("involvedObject", "fieldPath"), priority=1),
     Column("Source", "", cell=cells.event_source, priority=1),
     Column("Message", "", cell=lambda event: str(event.get("message") or "").strip()),
     Column("First Seen", "", type="date", cell=cells.event_first, priority=1),
@@ -26,7 +26,7 @@ _EVENT_COLUMNS: Final = (
 
 
 def _of_core_event(column: Column) -> Column:
-    """A column that shows an event of events.k8s.io, whose fields have other names, like one of the core group."""
+    """Returns a column that shows events of events.k8s.io, whose fields have other names, like core events."""
     cell = column.cell
     return column if cell is None else replace(column, cell=lambda event: cell(events.to_core(event)))
 
@@ -50,8 +50,8 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {  # by resource; others sho
         Column("Restarts", "", cell=cells.pod_restarts),
         AGE,
         Column("IP", "", cell=cells.pod_ip, priority=1),
-        Column("Node", "", cell=at("spec", "nodeName", otherwise=cells.NONE), priority=1),
-        Column("Nominated Node", "", cell=at("status", "nominatedNodeName", otherwise=cells.NONE), priority=1),
+        Column("Node", "", cell=field_at("spec", "nodeName", otherwise=cells.NONE), priority=1),
+        Column("Nominated Node", "", cell=field_at("status", "nominatedNodeName", otherwise=cells.NONE), priority=1),
         Column("Readiness Gates", "", cell=lambda pod: cells.NONE, priority=1),
     ),
     "configmaps": (Column("Data", "", cell=cells.config_map_size), AGE),
@@ -67,7 +67,7 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {  # by resource; others sho
     "customresourcedefinitions.apiextensions.k8s.io": (
         Column("Created At", ".metadata.creationTimestamp", type="time"),
     ),
-    "leases.coordination.k8s.io": (Column("Holder", "", cell=at("spec", "holderIdentity")), AGE),
+    "leases.coordination.k8s.io": (Column("Holder", "", cell=field_at("spec", "holderIdentity")), AGE),
 }
 _SUBRESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "namespaces": ("status",),

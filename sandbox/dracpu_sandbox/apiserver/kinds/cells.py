@@ -12,8 +12,8 @@ UNKNOWN: Final = "<unknown>"
 _ROLE: Final = "node-role.kubernetes.io/"
 
 
-def at(*names: str, otherwise: object = "") -> Callable[[JsonObject], object]:
-    """A cell that shows the field at a path of names."""
+def field_at(*names: str, otherwise: object = "") -> Callable[[JsonObject], object]:
+    """Returns a cell that shows the field at a path of names."""
 
     def cell(item: JsonObject) -> object:
         value = dig(item, *names)
@@ -23,7 +23,7 @@ def at(*names: str, otherwise: object = "") -> Callable[[JsonObject], object]:
 
 
 def dig(item: Any, *names: str) -> Any:
-    """The value at a path of field names; None when there is none."""
+    """Returns the value at a path of field names; None when it does not exist."""
     for name in names:
         if not isinstance(item, dict):
             return None
@@ -32,7 +32,7 @@ def dig(item: Any, *names: str) -> Any:
 
 
 def config_map_size(config_map: JsonObject) -> str:
-    """DATA: how many entries there are."""
+    """Renders DATA: the number of entries."""
     return str(len(config_map.get("data") or ()) + len(config_map.get("binaryData") or ()))
 
 
@@ -40,16 +40,16 @@ def config_map_size(config_map: JsonObject) -> str:
 
 
 def pod_ready(pod: JsonObject) -> str:
-    """READY: how many of the containers are ready."""
+    """Renders READY: the numbers of ready containers and of all containers."""
     sidecars = _sidecars(pod)
-    wanted = len(dig(pod, "spec", "containers") or ()) + len(sidecars)
+    count = len(dig(pod, "spec", "containers") or ()) + len(sidecars)
     statuses = [status for status in _statuses(pod, "initContainerStatuses") if status["name"] in sidecars]
     ready = sum(bool(status.get("ready")) for status in [*_statuses(pod, "containerStatuses"), *statuses])
-    return f"{ready}/{wanted}"
+    return f"{ready}/{count}"
 
 
 def pod_status(pod: JsonObject) -> str:
-    """STATUS: the phase, or the reason why the pod does not run."""
+    """Renders STATUS: the phase, or the reason why the pod does not run."""
     shown = str(dig(pod, "status", "reason") or dig(pod, "status", "phase") or "")
     if any(condition.get("reason") == "SchedulingGated" for condition in _conditions(pod)):
         shown = "SchedulingGated"
@@ -61,7 +61,7 @@ def pod_status(pod: JsonObject) -> str:
 
 
 def _initializing(pod: JsonObject) -> str:
-    """The state of the first init container that has not finished; "" when all have."""
+    """Renders the state of the first init container that has not finished; "" when all have finished."""
     sidecars = _sidecars(pod)
     for number, status in enumerate(_statuses(pod, "initContainerStatuses")):
         ended, waits = dig(status, "state", "terminated"), dig(status, "state", "waiting")
@@ -100,16 +100,16 @@ def _ending(ended: JsonObject) -> str:
 
 
 def pod_restarts(pod: JsonObject) -> str:
-    """RESTARTS: how many there were, and when the last one was."""
+    """Renders RESTARTS: the number of restarts, and the time since the last restart."""
     statuses = _statuses(pod, "containerStatuses")
     count = sum(status.get("restartCount", 0) for status in statuses)
     ends = [dig(status, "lastState", "terminated", "finishedAt") for status in statuses]
     last = max((end for end in ends if end), default=None)
-    return f"{count} ({ages.since(last, datetime.now(UTC))} ago)" if count and last else str(count)
+    return f"{count} ({ages.age(last, datetime.now(UTC))} ago)" if count and last else str(count)
 
 
 def pod_ip(pod: JsonObject) -> str:
-    """IP, of the first family."""
+    """Renders IP: the address of the first family."""
     return str(next((address["ip"] for address in dig(pod, "status", "podIPs") or ()), NONE))
 
 
@@ -118,7 +118,7 @@ def _init_containers(pod: JsonObject) -> list[JsonObject]:
 
 
 def _sidecars(pod: JsonObject) -> set[str]:
-    """The names of the init containers that go on running."""
+    """Returns the names of the init containers that keep running."""
     return {container["name"] for container in _init_containers(pod) if container.get("restartPolicy") == "Always"}
 
 
@@ -138,14 +138,14 @@ def _is_true(condition: JsonObject) -> bool:
 
 
 def node_status(node: JsonObject) -> str:
-    """STATUS: whether the node is ready, and whether it accepts pods."""
+    """Renders STATUS: whether the node is ready, and whether it accepts pods."""
     ready = next((condition for condition in _conditions(node) if condition["type"] == "Ready"), None)
     shown = "Unknown" if ready is None else ("Ready" if _is_true(ready) else "NotReady")
     return f"{shown},SchedulingDisabled" if dig(node, "spec", "unschedulable") else shown
 
 
 def node_roles(node: JsonObject) -> str:
-    """ROLES, from the labels."""
+    """Renders ROLES, from the labels."""
     labels: dict[str, str] = dig(node, "metadata", "labels") or {}
     roles = {label.removeprefix(_ROLE) for label in labels if label.startswith(_ROLE)}
     if labels.get("kubernetes.io/role"):
@@ -154,7 +154,7 @@ def node_roles(node: JsonObject) -> str:
 
 
 def node_address(kind: str) -> Callable[[JsonObject], object]:
-    """INTERNAL-IP and EXTERNAL-IP."""
+    """Returns the cell for INTERNAL-IP or EXTERNAL-IP."""
 
     def cell(node: JsonObject) -> object:
         addresses = dig(node, "status", "addresses") or ()
@@ -164,12 +164,12 @@ def node_address(kind: str) -> Callable[[JsonObject], object]:
 
 
 def node_info(name: str) -> Callable[[JsonObject], object]:
-    """A field of nodeInfo, in which the kubelet describes its machine."""
-    return at("status", "nodeInfo", name, otherwise=UNKNOWN)
+    """Returns the cell for a field of nodeInfo, in which the kubelet describes its machine."""
+    return field_at("status", "nodeInfo", name, otherwise=UNKNOWN)
 
 
 def node_kernel(node: JsonObject) -> str:
-    """KERNEL-VERSION, with the architecture."""
+    """Renders KERNEL-VERSION, with the architecture."""
     info = dig(node, "status", "nodeInfo") or {}
     architecture = f" ({info['architecture']})" if info.get("architecture") else ""
     return f"{info.get('kernelVersion') or UNKNOWN}{architecture}"
@@ -179,7 +179,7 @@ def node_kernel(node: JsonObject) -> str:
 
 
 def claim_state(claim: JsonObject) -> str:
-    """STATE: pending, allocated, reserved, deleted."""
+    """Renders STATE: pending, allocated, reserved, deleted."""
     status = claim.get("status") or {}
     states = [
         *(["deleted"] if dig(claim, "metadata", "deletionTimestamp") else []),
@@ -190,14 +190,14 @@ def claim_state(claim: JsonObject) -> str:
 
 
 def event_object(event: JsonObject) -> str:
-    """OBJECT: the object that the event is about."""
+    """Renders OBJECT: the object that the event is about."""
     about = event.get("involvedObject") or {}
     kind = str(about.get("kind", "")).lower()
     return f"{kind}/{about.get('name', '')}" if kind else str(about.get("name", ""))
 
 
 def event_source(event: JsonObject) -> str:
-    """SOURCE: the component that reported it, and its host."""
+    """Renders SOURCE: the component that reported the event, and its host."""
     source = event.get("source") or {}
     parts = (
         source.get("component") or event.get("reportingComponent"),
@@ -207,15 +207,15 @@ def event_source(event: JsonObject) -> str:
 
 
 def event_last(event: JsonObject) -> object:
-    """LAST SEEN: the time of the last occurrence."""
+    """Returns the time for LAST SEEN, that of the last occurrence."""
     return dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or event_first(event)
 
 
 def event_first(event: JsonObject) -> object:
-    """FIRST SEEN: the time of the first occurrence."""
+    """Returns the time for FIRST SEEN, that of the first occurrence."""
     return event.get("firstTimestamp") or event.get("eventTime") or dig(event, "metadata", "creationTimestamp")
 
 
 def event_count(event: JsonObject) -> str:
-    """COUNT: how often it occurred."""
+    """Renders COUNT: the number of occurrences."""
     return str(dig(event, "series", "count") or event.get("count") or 1)

@@ -1,4 +1,4 @@
-"""Whether an object is what its schema says."""
+"""Checks values against their schemas."""
 
 import base64
 import binascii
@@ -28,7 +28,7 @@ _TYPES: Final[Mapping[type, str]] = {
 
 
 def check(schema: Schema, value: Any, path: str = "", unchanged: Collection[str] = ()) -> Iterator[Problem]:
-    """Everything that is wrong with a value; what is inside of its `unchanged` fields is not looked at."""
+    """Yields the problems of a value; does not check the contents of its `unchanged` fields."""
     if value is None and schema.get("nullable"):
         return
     expected, found = _expected(schema), _TYPES[type(value)]
@@ -86,7 +86,7 @@ def _array(schema: Schema, value: list[Any], path: str) -> Iterator[Problem]:
 
 
 def _keys(schema: Schema, item: Any) -> Any:
-    """The values that distinguish an item of a list that merges as a map."""
+    """Returns the keys of an item of a list that is merged as a map."""
     if not isinstance(item, dict):
         return item
     fields = schema["items"].get("properties", {})
@@ -95,7 +95,7 @@ def _keys(schema: Schema, item: Any) -> Any:
 
 
 def duplicates(path: str, keys: list[Any]) -> Iterator[Problem]:
-    """The items of a list whose key an item before them has, too."""
+    """Yields a problem for each item of a list whose key an earlier item has."""
     seen: set[str] = set()
     for number, key in enumerate(keys):
         text = json.dumps(key, sort_keys=True)
@@ -129,7 +129,7 @@ def _is_date_time(text: str) -> bool:
 
 
 def _is_base64(text: str) -> bool:
-    return _parses(lambda one: base64.b64decode(one, validate=True), text.replace("\n", "").replace("\r", ""))
+    return _parses(lambda line: base64.b64decode(line, validate=True), text.replace("\n", "").replace("\r", ""))
 
 
 def _parses(parse: Callable[[str], object], text: str) -> bool:
@@ -145,16 +145,16 @@ _FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
     "date-time": _is_date_time,
     "quantity": lambda text: _parses(Quantity.parse, text),
 }
-FORMATS: Final = frozenset({*_FORMATS, *_RANGES, "double"})  # those that schemas may name
+FORMATS: Final = frozenset({*_FORMATS, *_RANGES, "double"})  # the formats that schemas may name
 
 
 @lru_cache(maxsize=1024)
 def go_pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern as Go reads it: `$` is the end of the text, where Python would also accept a newline after it."""
+    """Compiles a pattern as Go does: `$` is the end of the text, while Python's `$` also precedes a final newline."""
     return re.compile(_DOLLAR.sub(lambda found: r"\Z" if found[0] == "$" else found[0], pattern))
 
 
-_DOLLAR: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)  # not those that are escaped, or in a class
+_DOLLAR: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)  # or an escape or a class, whose dollars stay
 
 
 def _number(schema: Schema, value: float, path: str) -> Iterator[Problem]:
@@ -168,5 +168,5 @@ def _number(schema: Schema, value: float, path: str) -> Iterator[Problem]:
 
 
 def joined(path: str, name: str) -> str:
-    """The path of a field of the object at `path`."""
+    """Returns the path of a field of the object at `path`."""
     return f"{path}.{name}" if path else name

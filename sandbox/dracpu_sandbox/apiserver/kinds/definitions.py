@@ -1,7 +1,6 @@
-"""CustomResourceDefinitions: the kinds that they define, and which of them the sandbox supports.
+"""CustomResourceDefinitions: reads the kinds that they define, and refuses features that the sandbox does not support.
 
-The sandbox serves the definitions of this project and those that need no more than these. It refuses others and names
-what it does not support.
+It supports the features that the definitions of this project use. A refusal names the unsupported feature.
 """
 
 import re
@@ -33,7 +32,7 @@ _CONDITIONS: Final = {"NamesAccepted": "NoConflicts", "Established": "InitialNam
 
 
 def kind_of(definition: JsonObject) -> Kind:
-    """The kind that a definition defines; raises RefusedError when the sandbox cannot serve it."""
+    """Returns the kind that a definition defines; raises RefusedError when the sandbox cannot serve it."""
     whole = with_defaults(definition)
     found = list(check(whole, None, ""))
     if found:
@@ -76,7 +75,7 @@ def _column(column: JsonObject) -> Column:
 
 
 def check(definition: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a definition that has its defaults, and is what its own schema says."""
+    """Yields the problems of a definition, which must have its defaults and conform to its own schema."""
     spec: JsonObject = definition["spec"]
     name = definition["metadata"].get("name")
     if name != f"{spec['names']['plural']}.{spec['group']}":
@@ -90,14 +89,14 @@ def check(definition: JsonObject, old: JsonObject | None, subresource: str) -> I
     for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
         if not _COLUMN_PATH.fullmatch(column["jsonPath"]):
             where = f"spec.versions[0].additionalPrinterColumns[{number}].jsonPath"
-            yield problems.unsupported_here(where, "paths with anything but field names, like .spec.mode")
+            yield problems.unsupported_here(where, "paths with more than field names (write a path like .spec.mode)")
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield problems.required(_SCHEMA)
         return
     found = list(_schema(schema, _SCHEMA))
     yield from found
-    if not found:  # rules in a schema that is not understood cannot be compiled
+    if not found:  # rules of an unsupported schema cannot be compiled
         try:
             compile_rules(schema, _SCHEMA)
         except RuleError as error:
@@ -116,21 +115,21 @@ def _schema(schema: Schema, path: str) -> Iterator[Problem]:
         try:
             go_pattern(schema["pattern"])
         except re.error as error:
-            yield problems.invalid(f"{path}.pattern", schema["pattern"], f"not a regular expression: {error}")
+            yield problems.invalid(f"{path}.pattern", schema["pattern"], f"must be a regular expression: {error}")
     parts: dict[str, Any] = {key: schema[key] for key in ("items", "additionalProperties") if key in schema}
     parts |= {f"properties[{name}]": field for name, field in schema.get("properties", {}).items()}
     for name, part in parts.items():
         if isinstance(part, dict):
             yield from _schema(part, f"{path}.{name}")
         else:
-            yield problems.unsupported_here(f"{path}.{name}", f"a schema that is {str(part).lower()}")
+            yield problems.unsupported_here(f"{path}.{name}", f"the schema {str(part).lower()}")
 
 
 def status_of(definition: JsonObject) -> JsonObject:
-    """The status of a definition that is served, now or since it was served first."""
+    """Returns the status of a served definition; its conditions keep the times of earlier conditions."""
     whole, now = with_defaults(definition), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     before: JsonObject = definition.get("status") or {}
-    since = {one["type"]: one["lastTransitionTime"] for one in before.get("conditions") or ()}
+    since = {old["type"]: old["lastTransitionTime"] for old in before.get("conditions") or ()}
     return {
         "conditions": [
             {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": since.get(kind, now)}
@@ -142,7 +141,7 @@ def status_of(definition: JsonObject) -> JsonObject:
 
 
 def with_defaults(definition: JsonObject) -> JsonObject:
-    """A definition with what the API server fills in."""
+    """Returns a definition with the fields that the API server fills in."""
     spec: JsonObject = definition["spec"]
     names = {"singular": spec["names"]["kind"].lower(), "listKind": f"{spec['names']['kind']}List", **spec["names"]}
     return {**definition, "spec": {"conversion": {"strategy": "None"}, **spec, "names": names}}

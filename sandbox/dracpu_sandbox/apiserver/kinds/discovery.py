@@ -1,6 +1,6 @@
-"""Discovery: which groups, versions and resources are served.
+"""Discovery: describes the groups, versions and resources that are served.
 
-Aggregated discovery is not served; clients that ask for it fall back to these documents.
+Aggregated discovery is not served; clients that request it fall back to these documents.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ _SUBRESOURCES: Final[dict[str, tuple[str, Sequence[str]]]] = {
 
 
 def discover(registry: Registry, path: str) -> JsonObject | None:
-    """The answer to a discovery request; None when nothing is served at the path."""
+    """Returns the answer to a discovery request; None when nothing is served at the path."""
     kinds = registry.all()
     match path.strip("/").split("/"):
         case ["version"]:

@@ -1,4 +1,4 @@
-"""Events of the core group, which are stored, and those of events.k8s.io, whose fields have other names."""
+"""Converts between events of the core group, which are stored, and events of events.k8s.io, whose fields differ."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _BACK: Final = {core: new for new, core in _NAMES.items()}
 
 
 def to_core(event: JsonObject) -> JsonObject:
-    """An event of events.k8s.io as it is stored."""
+    """Converts an event of events.k8s.io to an event of the core group, which is stored."""
     core = {_NAMES.get(name, name): value for name, value in event.items()}
     # the API server fills in the fields that clients of the core group read
     return {
@@ -31,6 +31,6 @@ def to_core(event: JsonObject) -> JsonObject:
 
 
 def from_core(event: JsonObject) -> JsonObject:
-    """A stored event as events.k8s.io shows it."""
+    """Converts a stored event to an event of events.k8s.io."""
     new = {_BACK.get(name, name): value for name, value in event.items()}
     return {**new, "apiVersion": "events.k8s.io/v1"}

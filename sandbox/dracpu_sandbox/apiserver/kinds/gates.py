@@ -1,12 +1,12 @@
 """Feature gates of the API server: it drops the fields of a gate that is off, without an error or a warning.
 
-An object that has such fields already would keep them in a real server; here they go with the next write.
+A real server keeps such fields in objects that have them already; here the next write drops them.
 """
 
 from collections.abc import Collection
 from typing import Final
 
-Gates = Collection[str]  # those that are on
+Gates = Collection[str]  # the names of the gates that are on
 
 CONSUMABLE_CAPACITY: Final = "DRAConsumableCapacity"
 DEVICE_TAINTS: Final = "DRADeviceTaints"

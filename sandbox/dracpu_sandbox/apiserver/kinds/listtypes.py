@@ -1,4 +1,4 @@
-"""How the lists and maps of a kind's objects merge, read from its schema."""
+"""Reads from a schema how lists and maps are merged."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,7 @@ _SET: Final = ListType("set")
 
 
 def merging_of(schema: Schema) -> tuple[dict[Path, ListType], frozenset[Path]]:
-    """The types of the lists that are not atomic, and the objects that are."""
+    """Returns the types of the lists that are not atomic, and the paths of the objects that are atomic."""
     parts = list(_parts(schema, (), ()))
     lists = {path: _list_type(part) for path, part in parts if part.get("x-kubernetes-list-type") in {"set", "map"}}
     return lists, frozenset(path for path, part in parts if part.get("x-kubernetes-map-type") == "atomic")

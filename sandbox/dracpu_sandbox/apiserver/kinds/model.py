@@ -1,4 +1,4 @@
-"""What the API server knows of a kind of object."""
+"""The description of a kind of object."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Column:
     """A column that `kubectl get` shows."""
 
     name: str
-    path: str  # of field names, like .status.phase; "" when `cell` computes what is shown
+    path: str  # of field names, like .status.phase; "" when `cell` computes the value
     type: str = "string"  # string, integer, number, boolean, date (shown as an age), time (shown as it is)
     format: str = ""
     description: str = ""
@@ -30,7 +30,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """How a list is merged: as one value, as a set of values, or as a map whose items have these keys."""
+    """Describes how a list is merged: as one value, as a set of values, or as a map whose items have these keys."""
 
     kind: Literal["atomic", "set", "map"]
     keys: tuple[str, ...] = ()
@@ -56,36 +56,36 @@ class Kind:
     namespaced: bool
     schema: Schema
     type: str  # the schema's name in OpenAPI
-    is_custom: bool = False  # a CustomResourceDefinition has made it
-    list_kind: str = ""  # "": the kind with List behind it
+    is_custom: bool = False  # a CustomResourceDefinition defines it
+    list_kind: str = ""  # "": the kind followed by List
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()  # status, binding, log, ...
     columns: tuple[Column, ...] = ()  # after NAME; empty: AGE alone
-    name_first: bool = True  # whether NAME is the first column (events have it among the wide ones)
-    rules: "Rules | None" = None  # those of the schema, compiled
+    name_first: bool = True  # whether NAME is the first column; events show it with -o wide only
+    rules: "Rules | None" = None  # the rules of the schema, compiled
     list_types: Mapping[Path, ListType] = field(default_factory=dict)  # of the lists that are not atomic
-    atomic_maps: frozenset[Path] = frozenset()  # objects that are merged as one value; of a list: each of its items is
+    atomic_maps: frozenset[Path] = frozenset()  # objects, or items of lists, that are merged as one value
     verbs: tuple[str, ...] = ALL_VERBS
-    stored_as: str = ""  # the resource whose objects these are under other field names; "": its own
+    stored_as: str = ""  # the resource that stores the objects, with other field names; "": its own
     to_stored: Callable[[JsonObject], JsonObject] = _unchanged
     from_stored: Callable[[JsonObject], JsonObject] = _unchanged
 
     @property
     def api_version(self) -> str:
-        """The apiVersion of its objects."""
+        """Returns the apiVersion of the kind's objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def resource(self) -> str:
-        """The name in messages: cpunodes.dra.cpu."""
+        """Returns the name for messages, like cpunodes.dra.cpu."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def storage(self) -> str:
-        """The resource under which its objects are stored; both kinds of events have the same."""
+        """Returns the resource that stores the kind's objects; both kinds of events share a resource."""
         return self.stored_as or self.resource
 
     def list_type(self, path: Path) -> ListType:
-        """The type of the list at a path."""
+        """Returns the type of the list at a path."""
         return self.list_types.get(path, ATOMIC)

@@ -1,4 +1,4 @@
-"""OpenAPI v3: the fields that `kubectl explain` shows, and how `kubectl apply` has to send its patches."""
+"""OpenAPI v3: describes fields for `kubectl explain`, and formats of patches for `kubectl apply`."""
 
 import hashlib
 import json
@@ -8,33 +8,33 @@ from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.kinds.schemas import KUBERNETES, METADATA_TYPE, REFERENCE, TYPES
 
-# kubectl reads version 2 before it sends a list, or what it does not know. It would check what is described here, which
-# is nothing: the server checks all the same. A protobuf message with its version, and title and version of the API.
+# kubectl reads OpenAPI v2 before it sends a list or an unknown kind, and checks objects against it. This document
+# describes no types: only the server checks. It is a protobuf message: format version, title and version of the API.
 OPENAPI_V2_PATH: Final = "/openapi/v2"
 OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 OPENAPI_V2: Final = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0"
 
 _PREFIX: Final = "/openapi/v3"
 _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
-_STRATEGIC: Final = "application/strategic-merge-patch+json"  # custom resources have none
-_PARAMETERS: Final = [  # kubectl looks here whether the server checks fields, and tries without writing
+_STRATEGIC: Final = "application/strategic-merge-patch+json"  # not for custom resources
+_PARAMETERS: Final = [  # from these, kubectl concludes that the server validates fields and supports dry runs
     {"name": name, "in": "query", "schema": {"type": "string"}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
 ]
 
 
 def openapi(registry: Registry, path: str) -> JsonObject | None:
-    """The index at /openapi/v3, or the document of a group's version below it; None when there is none."""
+    """Returns the index at /openapi/v3, or the document of a group's version below it; None for other paths."""
     if not path.startswith(_PREFIX):
         return None
     documents: dict[str, list[Kind]] = {}
     for kind in registry.all():
         documents.setdefault(_root(kind), []).append(kind)
-    wanted = path.removeprefix(_PREFIX).strip("/")
-    if wanted in documents:
-        return _document(documents[wanted])
+    requested = path.removeprefix(_PREFIX).strip("/")
+    if requested in documents:
+        return _document(documents[requested])
     urls = {root: f"{_PREFIX}/{root}?hash={_fingerprint(kinds)}" for root, kinds in documents.items()}
-    return None if wanted else {"paths": {root: {"serverRelativeURL": url} for root, url in urls.items()}}
+    return None if requested else {"paths": {root: {"serverRelativeURL": url} for root, url in urls.items()}}
 
 
 def _root(kind: Kind) -> str:
@@ -42,7 +42,7 @@ def _root(kind: Kind) -> str:
 
 
 def _fingerprint(kinds: list[Kind]) -> str:
-    """A text that changes when the document does: clients cache documents by it."""
+    """Returns a hash that changes with the document; clients cache documents by this hash."""
     content = [[KUBERNETES, kind.kind, kind.schema if kind.is_custom else None] for kind in kinds]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest().upper()
 

@@ -1,7 +1,7 @@
 """The rules in CEL of a custom resource's schema (x-kubernetes-validations).
 
-They are compiled when the definition is served, so that a rule that cannot be compiled is refused there, and evaluated
-for each object after it has been found to be what its schema says.
+They are compiled when a definition is checked, so that a definition with an invalid rule is refused. They are evaluated
+for each object that conforms to its schema.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -32,7 +32,7 @@ class Rule:
     message: str
 
     def violation(self, value: Any, path: str) -> Problem | None:
-        """What is wrong with a value by this rule."""
+        """Returns the problem of a value that violates the rule, or None."""
         where = path or problems.NOWHERE
         try:
             if self.expression.evaluate(self=value) is True:
@@ -57,7 +57,7 @@ class Rules:
         return bool(self.own or self.fields or self.others or self.items)
 
     def violations(self, value: Any, path: str = "", unchanged: Collection[str] = ()) -> Iterator[Problem]:
-        """What is wrong with a value; what is inside of its `unchanged` fields is not looked at."""
+        """Yields the violations in a value; does not check the contents of its `unchanged` fields."""
         for rule in self.own:
             problem = rule.violation(value, path)
             if problem is not None:
@@ -75,7 +75,7 @@ class Rules:
 
 
 def compile_rules(schema: Schema, where: str) -> Rules:
-    """The rules of a schema at the path `where`; raises RuleError."""
+    """Compiles the rules of a schema at the path `where`; raises RuleError."""
     parts: Mapping[str, Schema] = schema.get("properties", {})
     fields = {name: compile_rules(part, f"{where}.properties[{name}]") for name, part in parts.items()}
     return Rules(

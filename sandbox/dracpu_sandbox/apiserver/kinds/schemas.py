@@ -19,13 +19,13 @@ REFERENCE: Final = "#/components/schemas/"
 _RECORDED: Final = json.loads(Path(__file__).with_name("builtin.json").read_text())
 KUBERNETES: Final[str] = _RECORDED["kubernetes"]  # the version, like v1.36.3
 KINDS: Final[list[dict[str, Any]]] = _RECORDED["kinds"]
-TYPES: Final[Mapping[str, Schema]] = _RECORDED["types"]  # they refer to each other by name
+TYPES: Final[Mapping[str, Schema]] = _RECORDED["types"]  # types refer to each other by name
 
 _resolved: dict[str, dict[str, Any]] = {}
 
 
 def schema_of(name: str) -> Schema:
-    """A type with the types of its fields in it; a type that contains itself is a cycle of the same objects."""
+    """Returns a type with its references resolved; a type that contains itself becomes a cyclic object."""
     if name not in _resolved:
         _resolved[name] = {}  # before its fields, which may lead back here
         _resolved[name].update(_resolve(TYPES[name]))

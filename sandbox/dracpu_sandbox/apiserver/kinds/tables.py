@@ -1,4 +1,4 @@
-"""Objects as `kubectl get` asks for them: tables, and objects reduced to their metadata."""
+"""Renders objects as `kubectl get` requests them: as tables, and reduced to their metadata."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def table(
     *,
     now: datetime | None = None,
 ) -> JsonObject:
-    """A meta.k8s.io/v1 Table."""
+    """Renders objects as a meta.k8s.io/v1 Table."""
     columns = columns_of(kind)
     moment = now or datetime.now(UTC)
     return {
@@ -36,18 +36,18 @@ def table(
 
 
 def partial(item: JsonObject) -> JsonObject:
-    """An object reduced to its metadata."""
+    """Reduces an object to its metadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": item.get("metadata", {})}
 
 
 def columns_of(kind: Kind) -> tuple[Column, ...]:
-    """The columns of the table of a kind, with NAME."""
+    """Returns the columns of a kind's table, with NAME."""
     columns = kind.columns or (AGE,)
     return (NAME, *columns) if kind.name_first else columns
 
 
 def _definition(column: Column, *, custom: bool) -> JsonObject:
-    # tables of built-in kinds have ages as texts, those of custom resources have the type date
+    # ages have the type string in tables of built-in kinds, and the type date in tables of custom resources
     kind = {"date": "date" if custom else "string", "time": "date"}.get(column.type, column.type)
     return {
         "name": column.name,
@@ -72,7 +72,7 @@ def _cell(column: Column, item: JsonObject, now: datetime) -> object:
     value = dig(item, *column.path.split(".")[1:]) if column.cell is None else column.cell(item)
     match column.type:
         case "date":
-            return ages.since(value, now) if value is not None or column is AGE else None
+            return ages.age(value, now) if value is not None or column is AGE else None
         case "integer":
             return _number(value)
         case "string" | "time":

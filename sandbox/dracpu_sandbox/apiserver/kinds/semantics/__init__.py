@@ -1,1 +1,1 @@
-"""What the API server demands of built-in objects beyond their types, and what it fills in."""
+"""Rules and defaults of built-in kinds that their schemas do not express."""

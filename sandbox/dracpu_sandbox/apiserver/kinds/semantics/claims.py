@@ -1,4 +1,4 @@
-"""ResourceClaims, their templates and DeviceClasses."""
+"""Rules and defaults of ResourceClaims, their templates and DeviceClasses."""
 
 import uuid
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ _IMMUTABLE: Final = "field is immutable"
 
 
 def claim_with_defaults(claim: JsonObject) -> JsonObject:
-    """A claim with what the API server fills in."""
+    """Returns a claim with the fields that the API server fills in."""
     return {**claim, "spec": requests.with_defaults(claim["spec"]), "status": claim.get("status") or {}}
 
 
 def check_claim(claim: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a claim."""
+    """Yields the problems of a claim."""
     if subresource == "status":
         yield from _status(claim, old or {})
     elif old is None:
@@ -35,7 +35,7 @@ def _status(claim: JsonObject, old: JsonObject) -> Iterator[Problem]:
     allocation, consumers = status.get("allocation"), status.get("reservedFor") or []
     yield from requests.limited("status.reservedFor", consumers, _CONSUMERS)
     if consumers and allocation is None:
-        yield problems.forbidden("status.reservedFor", "must not be set while there is no allocation")
+        yield problems.forbidden("status.reservedFor", "must not be set before the claim is allocated")
     if before is not None and allocation is not None and allocation != before:
         yield problems.invalid("status.allocation", allocation, _IMMUTABLE)
     elif allocation is not None:
@@ -68,7 +68,7 @@ def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Problem]
 
 
 def _device_statuses(devices: list[JsonObject], allocation: JsonObject) -> Iterator[Problem]:
-    allocated = [_identity(one) for one in (allocation.get("devices") or {}).get("results") or ()]
+    allocated = [_identity(result) for result in (allocation.get("devices") or {}).get("results") or ()]
     for number, device in enumerate(devices):
         here = f"status.devices[{number}]"
         if _identity(device) not in allocated:
@@ -78,18 +78,18 @@ def _device_statuses(devices: list[JsonObject], allocation: JsonObject) -> Itera
 
 
 def _identity(device: JsonObject) -> JsonObject:
-    """The fields that distinguish an allocated device from others."""
+    """Returns the fields that identify an allocated device."""
     return {name: device.get(name) or "" for name in ("driver", "pool", "device", "shareID")}
 
 
 def template_with_defaults(template: JsonObject) -> JsonObject:
-    """A template with what the API server fills in."""
+    """Returns a template with the fields that the API server fills in."""
     spec = template["spec"]
     return {**template, "spec": {**spec, "spec": requests.with_defaults(spec["spec"])}}
 
 
 def check_template(template: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a template."""
+    """Yields the problems of a template."""
     spec = template["spec"]
     if old is not None:
         if spec != old["spec"]:
@@ -103,7 +103,7 @@ def check_template(template: JsonObject, old: JsonObject | None, subresource: st
 
 
 def check_class(device_class: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a DeviceClass."""
+    """Yields the problems of a DeviceClass."""
     spec = device_class["spec"]
     yield from requests.selectors(spec.get("selectors") or [], "spec.selectors")
     for number, config in enumerate(spec.get("config") or ()):

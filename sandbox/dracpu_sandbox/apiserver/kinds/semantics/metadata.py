@@ -1,4 +1,4 @@
-"""The metadata of all objects."""
+"""Rules for the metadata of all objects."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,7 +12,7 @@ _ANNOTATIONS_LIMIT: Final = 256 * 2**10
 
 
 def check(kind: Kind, item: JsonObject) -> Iterator[Problem]:
-    """What is wrong with an object's metadata."""
+    """Yields the problems of an object's metadata."""
     metadata: JsonObject = item.get("metadata") or {}
     name = metadata.get("name")
     if name:
@@ -32,7 +32,7 @@ def check(kind: Kind, item: JsonObject) -> Iterator[Problem]:
 
 
 def check_labels(field: str, labels: Mapping[str, str] | None) -> Iterator[Problem]:
-    """What is wrong with labels."""
+    """Yields the problems of labels."""
     for key, value in (labels or {}).items():
         yield from names.qualified(field, key)
         yield from names.label_value(field, value)

@@ -1,4 +1,4 @@
-"""The kinds of which little is checked, and little filled in: namespaces, nodes, Events, Leases."""
+"""Rules and defaults of namespaces, nodes, Events and Leases."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.model import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 
-# times that events have as null where they were not given: `kubectl get events --sort-by=.lastTimestamp` looks for them
+# fields that the server adds when a client omits them: `kubectl get events --sort-by=.lastTimestamp` reads them
 _CORE_EVENT: Final[JsonObject] = {
     "eventTime": None,
     "firstTimestamp": None,
@@ -25,7 +25,7 @@ _EVENT: Final[JsonObject] = {
 
 
 def namespace_with_defaults(namespace: JsonObject) -> JsonObject:
-    """A namespace that has its name as a label, and is active."""
+    """Returns an active namespace with its name as a label."""
     metadata: JsonObject = namespace.get("metadata") or {}
     name = {"kubernetes.io/metadata.name": metadata["name"]} if metadata.get("name") else {}
     return {
@@ -37,24 +37,24 @@ def namespace_with_defaults(namespace: JsonObject) -> JsonObject:
 
 
 def node_with_defaults(node: JsonObject) -> JsonObject:
-    """A node whose allocatable resources are its capacity where it does not name them."""
+    """Returns a node; its allocatable resources default to its capacity."""
     status: JsonObject = node.get("status") or {}
     allocatable = {"allocatable": status["capacity"]} if status.get("capacity") else {}
     return {**node, "spec": node.get("spec") or {}, "status": {**allocatable, **status}}
 
 
 def core_event_with_defaults(event: JsonObject) -> JsonObject:
-    """An event of the core group with all its times."""
+    """Returns an event of the core group with all its times."""
     return {**_CORE_EVENT, **event}
 
 
 def event_with_defaults(event: JsonObject) -> JsonObject:
-    """An event of events.k8s.io with all its times."""
+    """Returns an event of events.k8s.io with all its times."""
     return {**_EVENT, **event}
 
 
 def check_event(event: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with an event of events.k8s.io."""
+    """Yields the problems of an event of events.k8s.io."""
     if old is not None:
         return
     for name in ("eventTime", "reportingController", "reportingInstance", "action", "reason"):
@@ -65,7 +65,7 @@ def check_event(event: JsonObject, old: JsonObject | None, subresource: str) -> 
 
 
 def check_lease(lease: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a lease."""
+    """Yields the problems of a lease."""
     seconds = (lease.get("spec") or {}).get("leaseDurationSeconds", 1)
     if seconds < 1:
         yield problems.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")

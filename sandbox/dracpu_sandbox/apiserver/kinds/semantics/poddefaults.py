@@ -1,4 +1,4 @@
-"""What the API server fills in of a pod, as far as anything in the sandbox or a reader of pods looks at it."""
+"""Defaults of pods, limited to the fields that the sandbox or its users read."""
 
 from fractions import Fraction
 from typing import Final
@@ -14,12 +14,12 @@ _SPEC: Final[JsonObject] = {
     "schedulerName": "default-scheduler",
     "priority": 0,
 }
-_STAYS: Final = 300  # seconds that a pod stays on a node in trouble, by the admission plugin that adds tolerations
-_TROUBLES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATED_SECONDS: Final = 300  # as the admission plugin DefaultTolerationSeconds sets them
+_TOLERATED_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def pod_with_defaults(pod: JsonObject) -> JsonObject:
-    """A pod with what the API server fills in."""
+    """Returns a pod with the fields that the API server fills in."""
     spec: JsonObject = {**_SPEC, **(pod.get("spec") or {})}
     for group in CONTAINERS:
         if group in spec:
@@ -33,15 +33,15 @@ def pod_with_defaults(pod: JsonObject) -> JsonObject:
 
 def _tolerations(given: list[JsonObject]) -> list[JsonObject]:
     added = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _STAYS}
-        for key in _TROUBLES
-        if not any(one.get("key") in {None, "", key} and one.get("effect") in {None, "", "NoExecute"} for one in given)
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATED_SECONDS}
+        for key in _TOLERATED_TAINTS
+        if not any(old.get("key") in {None, "", key} and old.get("effect") in {None, "", "NoExecute"} for old in given)
     ]
     return [*given, *added]
 
 
 def _container(container: JsonObject) -> JsonObject:
-    """A container with resources; one that has only a limit requests as much."""
+    """Returns a container with resources, whose requests default to their limits."""
     resources: JsonObject = container.get("resources") or {}
     if limits := resources.get("limits"):
         resources = {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
@@ -49,7 +49,7 @@ def _container(container: JsonObject) -> JsonObject:
 
 
 def quality_of_service(containers: list[JsonObject]) -> str:
-    """Guaranteed, Burstable or BestEffort: by CPU and memory alone, whose amounts are compared as numbers."""
+    """Returns Guaranteed, Burstable or BestEffort, by the amounts of CPU and memory, which are compared as numbers."""
     amounts = []
     for container in containers:
         resources = container.get("resources") or {}
@@ -63,5 +63,5 @@ def quality_of_service(containers: list[JsonObject]) -> str:
 
 
 def amount(quantity: str) -> Fraction:
-    """A quantity as a number."""
+    """Returns a quantity as a number."""
     return Quantity.parse(quantity).number

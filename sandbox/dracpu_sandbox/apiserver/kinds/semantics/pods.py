@@ -1,4 +1,4 @@
-"""What is wrong with pods: above all what a user of claims may get wrong."""
+"""Rules for pods, above all for their use of claims."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +15,7 @@ _CHANGEABLE: Final = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 
 
 def check_pod(pod: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a pod."""
+    """Yields the problems of a pod."""
     spec = pod["spec"]
     if subresource:
         return
@@ -86,12 +86,12 @@ def _amounts(limits: JsonObject, requests: JsonObject, path: str) -> Iterator[Pr
 
 
 def _is_whole(resource: str) -> bool:
-    """Whether a resource comes in whole pieces that are not overcommitted, like devices and huge pages."""
+    """Returns whether a resource consists of whole units that are not overcommitted, like devices and huge pages."""
     return "/" in resource or resource.startswith("hugepages-")
 
 
 def _used_claims(used: list[JsonObject], path: str, claims: list[str]) -> Iterator[Problem]:
-    """The claims that a container uses are claims of its pod, each used once: whole, or by its requests."""
+    """Checks that a container uses claims of its pod, and no claim or request twice."""
     for number, claim in enumerate(used):
         here, name = f"{path}.claims[{number}]", claim["name"]
         if claim.get("request"):
@@ -102,8 +102,8 @@ def _used_claims(used: list[JsonObject], path: str, claims: list[str]) -> Iterat
             yield problems.not_found(here, name, "must be the name of one of spec.resourceClaims")
 
 
-def _overlap(one: JsonObject, other: JsonObject) -> bool:
-    first, second = one.get("request"), other.get("request")
+def _overlap(claim: JsonObject, other: JsonObject) -> bool:
+    first, second = claim.get("request"), other.get("request")
     return not first or not second or first == second
 
 
@@ -111,7 +111,7 @@ def _changes(spec: JsonObject, old: JsonObject) -> Iterator[Problem]:
     for group in ("containers", "initContainers"):
         for number, container in enumerate(spec.get(group) or ()):
             yield from _image(container, f"spec.{group}[{number}]")
-    lost = [one for one in old.get("tolerations") or () if one not in (spec.get("tolerations") or ())]
+    lost = [given for given in old.get("tolerations") or () if given not in (spec.get("tolerations") or ())]
     gates = {gate["name"] for gate in old.get("schedulingGates") or ()}
     added = [gate for gate in spec.get("schedulingGates") or () if gate["name"] not in gates]
     if lost or added or _fixed(spec) != _fixed(old):
@@ -120,7 +120,7 @@ def _changes(spec: JsonObject, old: JsonObject) -> Iterator[Problem]:
 
 
 def _fixed(spec: JsonObject) -> JsonObject:
-    """The part of a pod's spec that must not change."""
+    """Returns the part of a pod's spec that must not change."""
     kept = {name: value for name, value in spec.items() if name not in _CHANGEABLE}
     for group in CONTAINERS:
         if group in kept:

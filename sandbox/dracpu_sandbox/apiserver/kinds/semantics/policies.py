@@ -1,4 +1,4 @@
-"""The requestPolicy of a capacity: which amounts claims may request."""
+"""Rules for the requestPolicy of a capacity, which limits the amounts that claims may request."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -13,7 +13,7 @@ _CHOICES: Final = 10
 
 
 def check_policy(capacity: JsonObject, path: str, *, is_shared: bool) -> Iterator[Problem]:
-    """What is wrong with a capacity's policy; the API server accepts a value that is not a multiple of the step."""
+    """Yields the problems of a capacity's policy; the capacity itself need not be a multiple of the step."""
     policy = capacity.get("requestPolicy")
     if policy is None:
         return
@@ -85,7 +85,7 @@ def _check_step(
         detail = f"one step {one_step} is larger than capacity value: {value}"
         yield problems.invalid(f"{here}.step", step, detail)
     for amount in (default, most):
-        # a step of 0 makes a real API server fail; here only the minimum fits it
+        # a step of 0 makes a real API server fail; here it allows only the minimum
         if amount is not None and not _fits(_number(amount) - _number(least), _number(step)):
             detail = f"value is not a multiple of a given step ({step}) from ({least})"
             yield problems.invalid(f"{here}.step", amount, detail)

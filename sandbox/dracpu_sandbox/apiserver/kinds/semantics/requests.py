@@ -1,4 +1,4 @@
-"""The specs of ResourceClaims: requests, constraints, configuration. Also those parts of DeviceClasses."""
+"""Rules and defaults of ResourceClaims' specs, whose selectors and configuration DeviceClasses have as well."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ _NO_SUCH_REQUEST: Final = (
 
 
 def with_defaults(spec: JsonObject) -> JsonObject:
-    """A claim's spec with what the API server fills in."""
+    """Returns a claim's spec with the fields that the API server fills in."""
     devices = spec.get("devices") or {}
     if not devices.get("requests"):
         return spec
-    requests = [_request_with_defaults(one) for one in devices["requests"]]
+    requests = [_request_with_defaults(request) for request in devices["requests"]]
     return {**spec, "devices": {**devices, "requests": requests}}
 
 
@@ -33,7 +33,7 @@ def _request_with_defaults(request: JsonObject) -> JsonObject:
     if "exactly" in request:
         filled["exactly"] = _exact_with_defaults(request["exactly"])
     if "firstAvailable" in request:
-        filled["firstAvailable"] = [_exact_with_defaults(one) for one in request["firstAvailable"]]
+        filled["firstAvailable"] = [_exact_with_defaults(sub) for sub in request["firstAvailable"]]
     return filled
 
 
@@ -42,12 +42,12 @@ def _exact_with_defaults(exact: JsonObject) -> JsonObject:
     if filled["allocationMode"] == "ExactCount" and not filled.get("count"):
         filled["count"] = 1
     if "tolerations" in exact:
-        filled["tolerations"] = [{**one, "operator": one.get("operator") or "Equal"} for one in exact["tolerations"]]
+        filled["tolerations"] = [{**old, "operator": old.get("operator") or "Equal"} for old in exact["tolerations"]]
     return filled
 
 
 def check(spec: JsonObject, path: str) -> Iterator[Problem]:
-    """What is wrong with a claim's spec."""
+    """Yields the problems of a claim's spec."""
     devices: JsonObject = spec.get("devices") or {}
     requests = devices.get("requests") or []
     known = set(request_names(spec))
@@ -68,7 +68,7 @@ def check(spec: JsonObject, path: str) -> Iterator[Problem]:
 
 
 def request_names(spec: JsonObject) -> Iterator[str]:
-    """The names by which requests are referred to: main, main/sub."""
+    """Yields the names by which requests are referred to, like main or main/sub."""
     for request in (spec.get("devices") or {}).get("requests") or ():
         yield request["name"]
         for sub in request.get("firstAvailable") or ():
@@ -111,7 +111,7 @@ def _exact(exact: JsonObject, path: str) -> Iterator[Problem]:
 
 
 def selectors(found: Sequence[JsonObject], path: str) -> Iterator[Problem]:
-    """What is wrong with selectors in CEL."""
+    """Yields the problems of selectors in CEL."""
     yield from limited(path, found, _LIMIT)
     for number, selector in enumerate(found[:_LIMIT]):
         here = f"{path}[{number}].cel"
@@ -138,40 +138,40 @@ def _constraint(constraint: JsonObject, path: str, known: set[str]) -> Iterator[
 
 
 def _named_requests(holder: JsonObject, path: str, known: set[str]) -> Iterator[Problem]:
-    wanted = holder.get("requests") or []
-    yield from limited(f"{path}.requests", wanted, _LIMIT)
-    yield from duplicates(f"{path}.requests", wanted)
-    yield from known_requests(wanted, f"{path}.requests", known)
+    named = holder.get("requests") or []
+    yield from limited(f"{path}.requests", named, _LIMIT)
+    yield from duplicates(f"{path}.requests", named)
+    yield from known_requests(named, f"{path}.requests", known)
 
 
-def known_requests(wanted: Sequence[str], path: str, known: set[str]) -> Iterator[Problem]:
-    """The names of requests that the claim does not have."""
-    for number, name in enumerate(wanted):
+def known_requests(named: Sequence[str], path: str, known: set[str]) -> Iterator[Problem]:
+    """Yields a problem for each name that no request of the claim has."""
+    for number, name in enumerate(named):
         yield from known_request(name, f"{path}[{number}]", known)
 
 
 def known_request(name: str, path: str, known: set[str]) -> Iterator[Problem]:
-    """A request that is named is one that the claim has."""
+    """Yields a problem when no request of the claim has the name."""
     if name not in known:
         yield problems.invalid(path, name, _NO_SUCH_REQUEST)
 
 
-def config(one: JsonObject, path: str) -> Iterator[Problem]:
-    """What is wrong with a driver's parameters."""
-    if "opaque" not in one:
+def config(parameters: JsonObject, path: str) -> Iterator[Problem]:
+    """Yields the problems of a driver's parameters."""
+    if "opaque" not in parameters:
         yield problems.required(f"{path}.opaque")
         return
-    yield from names.driver(f"{path}.opaque.driver", one["opaque"]["driver"])
-    yield from limited_json(f"{path}.opaque.parameters", one["opaque"]["parameters"])
+    yield from names.driver(f"{path}.opaque.driver", parameters["opaque"]["driver"])
+    yield from limited_json(f"{path}.opaque.parameters", parameters["opaque"]["parameters"])
 
 
 def limited_json(field: str, value: Any) -> Iterator[Problem]:
-    """Free JSON is not too long."""
+    """Yields a problem when a free-form JSON value is too long."""
     if len(json.dumps(value, separators=(",", ":"))) > _OPAQUE_BYTES:
         yield problems.too_long(field, _OPAQUE_BYTES)
 
 
 def limited(field: str, items: Sequence[Any], limit: int) -> Iterator[Problem]:
-    """A list is not too long."""
+    """Yields a problem when a list is too long."""
     if len(items) > limit:
         yield problems.too_many(field, len(items), limit)

@@ -1,4 +1,4 @@
-"""ResourceSlices: pools, devices, attributes, capacities, taints, counters."""
+"""Rules and defaults of ResourceSlices: pools, devices, attributes, capacities, taints, counters."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _COUNTER_SETS: Final = 8
 _COUNTERS: Final = 32
 _CONSUMED_SETS: Final = 2
 _TEXT_BYTES: Final = 64
-_OTHER_SELECTIONS: Final = ("nodeSelector", "allNodes", "perDeviceNodeSelection")  # of slices that are not of one node
+_OTHER_SELECTIONS: Final = ("nodeSelector", "allNodes", "perDeviceNodeSelection")  # for devices of several nodes
 _LISTS: Final = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
 _VALUES: Final = ("int", "bool", "string", "version", *_LISTS)
 _SEMVER: Final = re.compile(
@@ -37,7 +37,7 @@ _GATED: Final = {  # gate -> fields of devices, of their capacities and of their
 
 
 def slice_with_defaults(item: JsonObject) -> JsonObject:
-    """A slice with times on its taints."""
+    """Returns a slice whose taints have times."""
     spec: JsonObject = item["spec"]
     filled = {name: value for name, value in spec.items() if name != "devices"}
     if spec.get("devices"):
@@ -53,7 +53,7 @@ def _device_with_defaults(device: JsonObject) -> JsonObject:
 
 
 def gated_slice(item: JsonObject, on: Gates) -> JsonObject:
-    """A slice without the fields whose feature gates are off."""
+    """Returns a slice without the fields whose feature gates are off."""
     off = [fields for gate, fields in _GATED.items() if gate not in on]
     spec: JsonObject = item["spec"]
     if not off or not spec.get("devices"):
@@ -77,7 +77,7 @@ def _without(holder: JsonObject, dropped: frozenset[str]) -> JsonObject:
 
 
 def check_slice(item: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
-    """What is wrong with a slice."""
+    """Yields the problems of a slice."""
     spec = item["spec"]
     yield from names.driver("spec.driver", spec["driver"])
     yield from _pool(spec["pool"])
@@ -171,7 +171,7 @@ def _attribute(value: JsonObject, path: str) -> Iterator[Problem]:
 
 
 def _text(kind: str, value: Any, path: str) -> Iterator[Problem]:
-    """What is wrong with one value of an attribute; numbers and booleans are always right."""
+    """Yields the problems of an attribute's text; numbers and booleans have none."""
     if kind == "version" and not _SEMVER.fullmatch(value):
         yield problems.invalid(path, value, "must be a string compatible with semver.org spec 2.0.0")
     if kind in {"string", "version"} and len(value.encode()) > _TEXT_BYTES:

@@ -1,4 +1,4 @@
-"""Which defaults and rules belong to which kind, beyond what its schema says."""
+"""Assigns to each built-in kind the defaults and rules that its schema does not express."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ def _no_rules(item: JsonObject, old: JsonObject | None, subresource: str) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """What is filled in of a kind's objects, what is wrong with them then, and what feature gates leave of them."""
+    """The functions that complete a kind's objects, check them, and drop fields whose feature gates are off."""
 
     complete: Complete = _unchanged
     check: Check = _no_rules
@@ -53,5 +53,5 @@ _TABLE: Final[Mapping[str, Semantics]] = {  # by resource
 
 
 def semantics_of(kind: Kind) -> Semantics:
-    """What belongs to a kind; nothing, when it is custom."""
+    """Returns the functions of a kind; those of a custom kind do nothing."""
     return _TABLE.get(kind.resource, _NONE)

@@ -1,4 +1,4 @@
-"""What becomes of an object before it is checked: unknown fields and nulls are dropped, defaults are filled in."""
+"""Normalizes objects before they are checked: drops unknown fields and nulls, and fills in defaults."""
 
 import copy
 from typing import Any, Final
@@ -10,8 +10,8 @@ _NO_FIELD: Final[Schema] = {}
 _ANYTHING: Final[Schema] = {PRESERVE: True}
 
 
-def settle(schema: Schema, value: Any, path: str = "", unknown: list[str] | None = None) -> Any:
-    """The value with what its schema says of unknown fields, nulls and defaults; the value itself is not changed.
+def normalize(schema: Schema, value: Any, path: str = "", unknown: list[str] | None = None) -> Any:
+    """Returns the value with its defaults, and without unknown fields and nulls; does not change the value.
 
     The paths of unknown fields are appended to `unknown`.
     """
@@ -19,7 +19,7 @@ def settle(schema: Schema, value: Any, path: str = "", unknown: list[str] | None
         return _object(schema, value, path, [] if unknown is None else unknown)
     if isinstance(value, list) and "items" in schema:
         items = schema["items"]
-        return [settle(items, item, f"{path}[{number}]", unknown) for number, item in enumerate(value)]
+        return [normalize(items, item, f"{path}[{number}]", unknown) for number, item in enumerate(value)]
     if schema.get("format") == "quantity":
         return _quantity(value)
     return value
@@ -28,22 +28,22 @@ def settle(schema: Schema, value: Any, path: str = "", unknown: list[str] | None
 def _object(schema: Schema, value: dict[str, Any], path: str, unknown: list[str]) -> dict[str, Any]:
     fields: dict[str, Schema] = schema.get("properties", {})
     others: Schema = schema.get("additionalProperties", _ANYTHING if schema.get(PRESERVE) else _NO_FIELD)
-    settled = {}
+    normalized = {}
     for name, item in value.items():
         here = f"{path}.{name}" if path else name
         inside = fields.get(name, others)
         if inside is _NO_FIELD:
             unknown.append(here)
         elif item is not None or inside.get("nullable") or PRESERVE in inside:
-            settled[name] = settle(inside, item, here, unknown)
+            normalized[name] = normalize(inside, item, here, unknown)
     for name, field in fields.items():
-        if name not in settled and "default" in field:
-            settled[name] = settle(field, copy.deepcopy(field["default"]))
-    return settled
+        if name not in normalized and "default" in field:
+            normalized[name] = normalize(field, copy.deepcopy(field["default"]))
+    return normalized
 
 
 def _quantity(value: Any) -> Any:
-    """The canonical text; plain digits are kept as they are, zeros in front of them, too."""
+    """Returns the canonical text of a quantity; does not change plain digits, not even leading zeros."""
     if (isinstance(value, str) and value.isdecimal()) or type(value) not in {str, int, float}:
         return value
     try:
