@@ -1,4 +1,4 @@
-"""The API client of all simulated parts and of the stories, for the built-in and for a real API server."""
+"""API client of all simulated components and of the stories, for the built-in API server and for a real one."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ _LONGEST_LINE: Final = 16 * 2**20
 
 
 class KubeError(SandboxError):
-    """The API server refused a request; `code` and `reason` are those of its Status."""
+    """The API server refused a request; its Status has the `code` and the `reason`."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class ExpiredError(KubeError):
 
 
 class InvalidError(KubeError):
-    """The object is invalid; the message says why."""
+    """The object is invalid; the message names the reasons."""
 
 
 class UnreachableError(SandboxError):
@@ -160,7 +160,7 @@ class KubeClient:
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace: int | None = None, uid: str = ""
     ) -> None:
-        """Deletes an object; with a UID only the object that has it."""
+        """Deletes an object; with a UID, only when the object has this UID."""
         body: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
@@ -169,7 +169,7 @@ class KubeClient:
         await self._request("DELETE", _path(resource, name, namespace), body=body)
 
     async def follow(self, resource: Resource, namespace: str = "", *, fields: str = "") -> AsyncGenerator[Event]:
-        """Yields all existing objects, then every change. It resumes when a watch ends, for whatever reason."""
+        """Yields all existing objects, then every change. Watches again when a watch ends or its history is lost."""
         known: dict[Key, JsonObject] = {}
         version, synced = "", False
         while True:

@@ -1,4 +1,4 @@
-"""Expressions have the values that they have in Kubernetes."""
+"""Expressions are compiled and evaluated as in Kubernetes."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def evaluate(source):
         ("quantity('9223372036854775808').isInteger()", False),
     ],
 )
-def test_quantities(source, value) -> None:
+def test_quantities_are_compared_and_computed(source, value) -> None:
     assert evaluate(source) == value
 
 
@@ -45,7 +45,7 @@ def test_quantities(source, value) -> None:
         ("self.tags.map(tag, tag.upperAscii()).join('-')", "A-B"),
     ],
 )
-def test_expressions_as_the_rules_of_crds_use_them(source, value) -> None:
+def test_functions_that_the_rules_of_crds_use_are_evaluated(source, value) -> None:
     assert evaluate(source) == value
 
 
@@ -84,7 +84,7 @@ def test_a_function_of_kubernetes_that_is_not_supported_is_refused_by_name(sourc
         ("self.mode.isGreaterThan(quantity('1'))", "No matching overload"),
     ],
 )
-def test_an_expression_without_a_value_says_why(source, message) -> None:
+def test_a_failed_evaluation_is_reported_with_its_reason(source, message) -> None:
     with pytest.raises(CelError, match=message):
         evaluate(source)
 

@@ -30,7 +30,7 @@ def test_a_quantity_is_read_exactly(text, number) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1 Gi", "1gi", "1KiB", "--1", "1e", "0x10", "1e999999", "٣"])
-def test_other_texts_are_refused(text) -> None:
+def test_a_text_that_is_not_a_quantity_is_refused(text) -> None:
     with pytest.raises(QuantityError, match="is not a quantity"):
         Quantity.parse(text)
 
@@ -64,7 +64,7 @@ def test_equal_numbers_are_equal_quantities() -> None:
     st.fractions(max_denominator=1).map(lambda number: number / 1000),
     st.sampled_from(["decimal", "binary", "exponent"]),
 )
-def test_a_canonical_text_means_the_same_number(number, notation) -> None:
+def test_a_canonical_text_is_parsed_to_the_same_number(number, notation) -> None:
     quantity = Quantity(number, notation)
     assert Quantity.parse(quantity.text) == quantity
     # a binary quantity without a suffix, such as 125000, is read back as a decimal one

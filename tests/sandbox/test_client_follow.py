@@ -1,4 +1,4 @@
-"""The sandbox's client keeps its copies complete, whatever happens to its watches."""
+"""The sandbox's client keeps its copies of objects complete when watches break, expire or are refused."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def node(name: str, **labels: str) -> dict[str, object]:
 
 @contextlib.asynccontextmanager
 async def mirrored(client: KubeClient, fields: str = "") -> AsyncIterator[tuple[Mirror, list[str]]]:
-    """A mirror of nodes, and its events as texts: "ADDED n1"."""
+    """Runs a mirror of nodes, and yields it with its events as texts: "ADDED n1"."""
     events: list[str] = []
     mirror = Mirror(
         client,
@@ -96,7 +96,7 @@ async def test_a_broken_watch_resumes_where_it_was(api, client):
             api.add("nodes", node(name))
             await mirror.until(partial(mirror.get, name))
         assert events == ["ADDED n1", "SYNCED", "ADDED n2", "ADDED n3"]
-        assert sum(str(request) == "GET nodes" for request in api.requests) == 1  # it has listed once
+        assert sum(str(request) == "GET nodes" for request in api.requests) == 1  # the mirror has listed once
 
 
 async def test_a_watch_that_is_refused_for_a_while_resumes_afterwards(api, client):
@@ -110,7 +110,7 @@ async def test_a_watch_that_is_refused_for_a_while_resumes_afterwards(api, clien
         assert events == ["SYNCED", "ADDED n1"]
 
 
-async def test_each_refusal_has_its_error(api, client):
+async def test_each_refusal_raises_the_error_of_its_code(api, client):
     with pytest.raises(NotFoundError, match="n1"):
         await client.get(NODES, "n1")
     made = await client.create(NODES, node("n1"))
@@ -136,7 +136,7 @@ async def test_an_object_with_another_uid_is_not_deleted(api, client):
     assert await client.list(NODES) == []
 
 
-async def test_an_unreachable_server_is_named(api):
+async def test_the_error_about_an_unreachable_server_names_the_server(api):
     async with FakeApi() as gone:
         server = gone.url
     async with KubeClient(server) as client:

@@ -1,7 +1,7 @@
 """Expressions in CEL, evaluated by the C++ library of CEL's authors, with Kubernetes' functions on quantities.
 
 Kubernetes has more functions, which no rule and no page of this project uses; an expression that calls one is refused
-by name. docs/dev/sandbox.md lists what else differs.
+by name. docs/dev/sandbox.md lists all differences.
 """
 
 import re
@@ -30,7 +30,7 @@ class CelError(SandboxError):
 
 
 class Expression:
-    """A compiled expression. Get one from `compile_expression`."""
+    """A compiled expression, as `compile_expression` returns it."""
 
     def __init__(self, source: str, program: cel.Expression) -> None:
         self.source = source
@@ -51,7 +51,7 @@ class Expression:
 
 @lru_cache(maxsize=_KEPT)
 def compile_expression(source: str, variables: tuple[str, ...]) -> Expression:
-    """Compiles once; `variables` are the names that the expression may use. Raises CelError."""
+    """Compiles an expression, once; `variables` are the names that it may use. Raises CelError."""
     try:
         return Expression(source, _environment(variables).compile(source))
     except RuntimeError as error:
@@ -62,7 +62,7 @@ def compile_expression(source: str, variables: tuple[str, ...]) -> Expression:
 def _environment(variables: tuple[str, ...]) -> cel.Env:
     extensions: list[object] = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
     if variables == DEVICE:
-        extensions.append(ext_bindings.ExtBindings())  # Kubernetes: cel.bind is for selectors only
+        extensions.append(ext_bindings.ExtBindings())  # Kubernetes supports cel.bind in selectors only
     return cel.NewEnv(
         descriptor_pool=POOL,
         variables=dict.fromkeys(variables, cel.Type.DYN),

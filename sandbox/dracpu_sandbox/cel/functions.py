@@ -1,6 +1,6 @@
-"""Quantities in CEL: the type and the functions that Kubernetes adds, as selectors use them on a device's capacity.
+"""Quantities in CEL: the type and the functions that Kubernetes adds, for selectors by a device's capacity.
 
-A quantity is a protobuf message, so that CEL's type checker knows it by name. The message holds the number as an exact
+A quantity is a protobuf message, so that CEL's type checker has a type for it. The message holds the number as an exact
 fraction: equal quantities have the same text, and CEL's == compares them correctly.
 """
 

@@ -17,8 +17,8 @@ _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.item
 _TEXT: Final = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?"
 )
-_FINEST: Final = Fraction(1, 10**9)  # anything finer is rounded away from zero
-_LARGEST_EXPONENT: Final = 64  # more cannot be meant, and would only cost memory
+_FINEST: Final = Fraction(1, 10**9)  # finer numbers are rounded away from zero
+_LARGEST_EXPONENT: Final = 64  # larger exponents are mistakes, and would use much memory
 
 
 class QuantityError(SandboxError):
@@ -35,7 +35,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str | int | float) -> "Quantity":
-        """Raises QuantityError."""
+        """Parses a text or a number; raises QuantityError."""
         return _parse(str(text))
 
     @property
@@ -78,7 +78,7 @@ def _parse(text: str) -> Quantity:
     if match["exponent"] is not None:
         exponent = int(match["exponent"])
         if abs(exponent) > _LARGEST_EXPONENT:
-            raise QuantityError(f'"{text}" is not a quantity: its exponent is too large')
+            raise QuantityError(f'"{text}" is not a quantity: its exponent must be at most {_LARGEST_EXPONENT}')
         return Quantity(_not_too_fine(number * Fraction(10) ** exponent), "exponent")
     if suffix in _BINARY:
         return Quantity(_not_too_fine(number * 2 ** _BINARY[suffix]), "binary")
