@@ -1,4 +1,4 @@
-"""Sets of fields: those of an object, the differences of two objects, and their encoding in managedFields."""
+"""Field sets: the fields of an object, the differences of two objects, and their encoding in managedFields."""
 
 from typing import Any
 

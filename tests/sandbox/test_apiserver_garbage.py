@@ -89,8 +89,8 @@ async def test_a_namespace_is_removed_when_its_contents_are_gone(api: Collected)
     await api.create(inside, config_map("quick"))
     await api.create(inside, config_map("slow", finalizers=["x.dev/slow"]))
     await api.create(CONFIG_MAPS, config_map("outside"))
-    doomed = await api.delete(f"{NAMESPACES}/other")
-    assert doomed["status"]["phase"] == "Terminating"
+    deleted = await api.delete(f"{NAMESPACES}/other")
+    assert deleted["status"]["phase"] == "Terminating"
     await api.until(lambda: api.names_of() == {"slow", "outside"})
     refusal = await api.refused("POST", inside, config_map("late"))
     assert (refusal["code"], refusal["reason"]) == (403, "Forbidden")

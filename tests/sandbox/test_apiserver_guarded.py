@@ -1,4 +1,4 @@
-"""Which requests the server accepts, and in which form it answers."""
+"""The server refuses requests from web pages, and answers in the form that a client requests."""
 
 import io
 import socket
@@ -17,7 +17,7 @@ async def api() -> AsyncIterator[Caller]:
 
 
 @pytest.mark.parametrize("headers", [{"Origin": "https://evil.dev"}, {"Host": "evil.dev"}, {"Host": "evil.dev:80"}])
-async def test_a_request_of_a_web_page_is_refused(api: Caller, headers: dict[str, str]) -> None:
+async def test_a_request_from_a_web_page_is_refused(api: Caller, headers: dict[str, str]) -> None:
     answered = await api.call("GET", CONFIG_MAPS, headers=headers)
     assert (answered.code, answered.body["reason"]) == (403, "Forbidden")
 
@@ -53,7 +53,7 @@ async def test_a_list_has_the_first_supported_form_of_the_accept_header(api: Cal
     assert all(("data" in item) is (kind == "ConfigMapList") for item in items)
 
 
-async def test_the_rows_of_a_table_include_the_part_of_the_object_that_the_client_asks_for(api: Caller) -> None:
+async def test_the_rows_of_a_table_include_the_part_of_the_object_that_is_requested(api: Caller) -> None:
     await api.create(CONFIG_MAPS, config_map("a"))
     table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     for include, kind in (("Metadata", "PartialObjectMetadata"), ("Object", "ConfigMap")):

@@ -1,4 +1,4 @@
-"""Field ownership over sequences of writes. The rules were compared with those of a real kube-apiserver."""
+"""Field ownership after sequences of writes. The expected results were compared with a real kube-apiserver's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ class Writers:
         self.object = {"metadata": {}, **new}
 
     def owns(self, name: str) -> set[str]:
-        """The fields of a manager, without mappings and lists themselves."""
+        """Returns the fields of a manager, except for mappings and lists that have parts."""
         paths = [path for share in self.shares.values() if share.manager.name == name for path in share.fields]
         return {describe(path) for path in paths if path in field_set(self.object, SHAPE)}
 
@@ -133,7 +133,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["apply", "force", "update"]), st.sam
 def test_all_owned_fields_exist(steps: list[tuple[str, str, dict[str, Any]]]) -> None:
     writers = Writers()
     for step in steps:
-        play(writers, *step)
+        write(writers, *step)
         there = compare({}, writers.object, SHAPE).added
         assert all(share.fields <= there for share in writers.shares.values())
 
@@ -142,9 +142,9 @@ def test_all_owned_fields_exist(steps: list[tuple[str, str, dict[str, Any]]]) ->
 def test_a_repeated_apply_changes_nothing(steps: list[tuple[str, str, dict[str, Any]]], config: dict[str, Any]) -> None:
     writers = Writers()
     for step in steps:
-        play(writers, *step)
+        write(writers, *step)
     writers.apply("a", config, force=True)
-    assert not compare(writers.object, laid_over(writers.object, config), SHAPE).modified
+    assert not compare(writers.object, overlaid(writers.object, config), SHAPE).modified
     there, shares = writers.object, writers.shares
     writers.apply("a", config)
     assert (writers.object, writers.shares) == (there, shares)
@@ -156,16 +156,16 @@ def test_an_apply_without_force_takes_no_fields_from_others(
 ) -> None:
     writers = Writers()
     for step in steps:
-        play(writers, *step)
+        write(writers, *step)
     before = dict(writers.shares)
-    if not play(writers, "apply", "new", config):
+    if not write(writers, "apply", "new", config):
         return
     for key, share in before.items():
         assert writers.shares[key].fields == share.fields
 
 
-def play(writers: Writers, how: str, name: str, body: dict[str, Any]) -> bool:
-    """Returns whether the write was accepted."""
+def write(writers: Writers, how: str, name: str, body: dict[str, Any]) -> bool:
+    """Writes an object; returns whether the write was accepted."""
     if how == "update":
         writers.update(name, body)
         return True
@@ -176,8 +176,8 @@ def play(writers: Writers, how: str, name: str, body: dict[str, Any]) -> bool:
     return True
 
 
-def laid_over(there: Any, config: Any) -> Any:
+def overlaid(there: Any, config: Any) -> Any:
     """Merges the leaves of a configuration into an object, for mappings only."""
     if not isinstance(there, Mapping) or not isinstance(config, Mapping):
         return there if isinstance(config, list) else config
-    return {**there, **{name: laid_over(there.get(name), value) for name, value in config.items()}}
+    return {**there, **{name: overlaid(there.get(name), value) for name, value in config.items()}}

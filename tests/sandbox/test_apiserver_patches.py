@@ -1,4 +1,4 @@
-"""Patches change objects as their standards say, and leave the objects that they are applied to as they are."""
+"""Patches return changed copies of objects, as their specifications define, and do not change their arguments."""
 
 import copy
 from typing import Any
@@ -24,7 +24,7 @@ SHAPE = Shape(lambda names: LISTS.get(names, ATOMIC))
         ({"a": 1}, {"b": {"c": None}}, {"a": 1, "b": {}}),
     ],
 )
-def test_a_merge_patch(target: Any, patch: Any, made: Any) -> None:
+def test_a_merge_patch_merges_objects_and_removes_nulls(target: Any, patch: Any, made: Any) -> None:
     before = copy.deepcopy(target)
     assert merge_patched(target, patch) == made
     assert target == before
@@ -43,7 +43,7 @@ def test_a_merge_patch(target: Any, patch: Any, made: Any) -> None:
     ],
     ids=str,
 )
-def test_a_json_patch(target: Any, steps: Any, made: Any) -> None:
+def test_a_json_patch_executes_its_operations_in_order(target: Any, steps: Any, made: Any) -> None:
     before = copy.deepcopy(target)
     assert json_patched(target, steps) == made
     assert target == before
@@ -91,7 +91,7 @@ def item(name: str, **fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_strategic_merge_patch(target: Any, patch: Any, made: Any) -> None:
+def test_a_strategic_merge_patch_merges_lists_by_keys(target: Any, patch: Any, made: Any) -> None:
     before = copy.deepcopy(target)
     assert strategic_patched(target, patch, SHAPE) == made
     assert target == before

@@ -1,4 +1,4 @@
-"""Pods: their binding to a node, their grace, their logs."""
+"""Pods: their bindings to nodes, grace periods and logs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ async def test_the_quality_of_service_compares_amounts_and_not_their_texts(api: 
     assert (await api.create(PODS, body))["status"]["qosClass"] == "Guaranteed"
 
 
-async def test_a_binding_gives_a_pod_its_node_once(api: Caller) -> None:
+async def test_a_pod_is_bound_to_a_node_only_once(api: Caller) -> None:
     await api.create(PODS, pod())
     assert (await api.create(f"{PODS}/web/binding", binding()))["status"] == "Success"
     bound = await api.get(f"{PODS}/web")
@@ -42,7 +42,7 @@ async def test_a_binding_gives_a_pod_its_node_once(api: Caller) -> None:
     assert refusal["message"].endswith('pod web is already assigned to node "n1"')
 
 
-async def test_a_deleted_or_another_pod_is_not_bound(api: Caller) -> None:
+async def test_a_deleted_pod_and_a_pod_with_another_uid_are_not_bound(api: Caller) -> None:
     await api.create(PODS, pod())
     await api.create(PODS, pod("leaving", finalizers=["x.dev/slow"]))
     await api.delete(f"{PODS}/leaving")
@@ -51,10 +51,10 @@ async def test_a_deleted_or_another_pod_is_not_bound(api: Caller) -> None:
     assert (await api.refused("POST", f"{PODS}/web/binding", binding(uid="another")))["code"] == 409
 
 
-async def test_a_pod_on_a_node_has_its_grace(api: Caller) -> None:
+async def test_the_grace_period_of_a_pod_on_a_node_can_be_shortened_but_not_extended(api: Caller) -> None:
     await api.create(PODS, pod(node="n1", grace=7))
-    doomed = await api.delete(f"{PODS}/web")
-    assert doomed["metadata"]["deletionGracePeriodSeconds"] == 7
+    deleted = await api.delete(f"{PODS}/web")
+    assert deleted["metadata"]["deletionGracePeriodSeconds"] == 7
     shorter = await api.delete(f"{PODS}/web", gracePeriodSeconds="1")
     assert shorter["metadata"]["deletionGracePeriodSeconds"] == 1
     longer = await api.delete(f"{PODS}/web", {"gracePeriodSeconds": 30})
@@ -88,7 +88,7 @@ async def test_logs_are_those_of_the_requested_container(api: Caller) -> None:
     assert (await api.refused("GET", f"{PODS}/none/log", container="x"))["code"] == 404
 
 
-async def test_logs_are_followed_until_the_pod_is_done(api: Caller) -> None:
+async def test_logs_are_followed_until_the_pod_has_finished(api: Caller) -> None:
     await api.create(PODS, pod(node="n1"))
     lines = ["one\n"]
     api.server.logs = lambda namespace, name, container: "".join(lines)

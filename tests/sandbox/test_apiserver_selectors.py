@@ -41,7 +41,7 @@ def kind(plural: str, group: str = "") -> Kind:
         ("app=", False),
     ],
 )
-def test_label_selectors(labels: str, selected: bool) -> None:
+def test_a_label_selector_selects_objects_by_their_labels(labels: str, selected: bool) -> None:
     assert selects(kind("pods"), labels, "")(POD) is selected
 
 
@@ -55,7 +55,7 @@ def test_label_selectors(labels: str, selected: bool) -> None:
         ("status.phase!=Running", True),
     ],
 )
-def test_field_selectors(fields: str, selected: bool) -> None:
+def test_a_field_selector_selects_objects_by_their_fields(fields: str, selected: bool) -> None:
     assert selects(kind("pods"), "", fields)(POD) is selected
 
 
@@ -79,5 +79,5 @@ def test_an_unknown_field_is_refused_by_name(plural: str, field: str) -> None:
     "fields, name",
     [("metadata.name=a", "a"), ("spec.nodeName=n,metadata.name==a", "a"), ("metadata.name!=a", ""), ("", "")],
 )
-def test_a_selector_may_leave_one_name(fields: str, name: str) -> None:
+def test_a_field_selector_for_a_name_returns_the_name(fields: str, name: str) -> None:
     assert selected_name(fields) == name

@@ -20,7 +20,7 @@ def state(store: Store, revision: int) -> dict[str, int]:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=20))
-def test_each_revision_that_is_kept_can_be_listed_again(steps: list[tuple[str, int]]) -> None:
+def test_each_kept_revision_can_be_listed(steps: list[tuple[str, int]]) -> None:
     store, revisions, now = Store(), dict[int, dict[str, int]](), dict[str, int]()
     for name, value in steps:
         if value or name not in now:

@@ -1,4 +1,4 @@
-"""The verbs over HTTP: what is stored, and what is answered."""
+"""The verbs over HTTP store objects, and answer as a real API server does."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +19,7 @@ async def api() -> AsyncIterator[Caller]:
 # Creating
 
 
-async def test_a_created_object_gets_its_identity(api: Caller) -> None:
+async def test_a_created_object_gets_a_uid_a_version_and_a_creation_time(api: Caller) -> None:
     made = await api.create(CONFIG_MAPS, config_map("a", {"k": "v"}, uid="mine", generation=7))
     metadata = made["metadata"]
     assert (made["apiVersion"], made["kind"], metadata["namespace"]) == ("v1", "ConfigMap", "default")
@@ -28,7 +28,7 @@ async def test_a_created_object_gets_its_identity(api: Caller) -> None:
     assert await api.get(f"{CONFIG_MAPS}/a") == made
 
 
-async def test_generate_name_completes_a_prefix(api: Caller) -> None:
+async def test_generate_name_appends_a_random_suffix(api: Caller) -> None:
     names = [(await api.create(CONFIG_MAPS, {"metadata": {"generateName": "a-"}}))["metadata"]["name"] for _ in "ab"]
     assert all(name.startswith("a-") and len(name) == 7 for name in names)
     assert names[0] != names[1]
@@ -62,7 +62,7 @@ async def test_an_object_that_contradicts_its_request_is_refused(
     assert (refusal["code"], words in refusal["message"]) == (code, True), refusal
 
 
-async def test_an_object_needs_its_namespace(api: Caller) -> None:
+async def test_an_object_is_not_created_in_a_namespace_that_does_not_exist(api: Caller) -> None:
     refusal = await api.refused("POST", CONFIG_MAPS.replace("default", "nowhere"), config_map("a"))
     assert (refusal["code"], refusal["message"]) == (404, 'namespaces "nowhere" not found')
 
@@ -73,7 +73,7 @@ async def test_defaults_are_filled_in_and_errors_name_their_field(api: Caller) -
     assert (refusal["code"], refusal["details"]["causes"][0]["field"]) == (422, "spec.size")
 
 
-async def test_unknown_fields_cause_a_warning_or_a_refusal_as_the_client_asks(api: Caller) -> None:
+async def test_unknown_fields_cause_a_warning_or_a_refusal_as_the_client_requests(api: Caller) -> None:
     warned = await api.call("POST", THINGS, thing(colour="red"))
     assert (warned.code, warned.headers["Warning"]) == (201, r'299 - "unknown field \"spec.colour\""')
     assert "colour" not in warned.body["spec"]
@@ -99,7 +99,7 @@ async def test_a_dry_run_stores_nothing(api: Caller) -> None:
 # Listing
 
 
-async def test_the_pages_of_a_list_show_the_same_moment(api: Caller) -> None:
+async def test_all_pages_of_a_list_show_the_same_revision(api: Caller) -> None:
     for name in "abcde":
         await api.create(CONFIG_MAPS, config_map(name))
     first = await api.get(CONFIG_MAPS, limit="2")
@@ -114,7 +114,7 @@ async def test_the_pages_of_a_list_show_the_same_moment(api: Caller) -> None:
     assert await api.names(CONFIG_MAPS) == ["a", "aa", "b", "d", "e"]
 
 
-async def test_a_page_of_a_forgotten_moment_is_expired(api: Caller) -> None:
+async def test_a_page_at_a_revision_without_history_is_expired(api: Caller) -> None:
     for name in "ab":
         await api.create(CONFIG_MAPS, config_map(name))
     token = (await api.get(CONFIG_MAPS, limit="1"))["metadata"]["continue"]
@@ -128,7 +128,7 @@ async def test_a_list_of_a_past_version_is_refused(api: Caller) -> None:
     assert "KUBEBUILDER_ASSETS" in refusal["message"]
 
 
-async def test_a_list_has_one_namespace_or_all_and_what_is_selected(api: Caller) -> None:
+async def test_a_list_is_limited_to_a_namespace_and_to_selected_objects(api: Caller) -> None:
     await api.create(NAMESPACES, {"metadata": {"name": "other"}})
     await api.create(CONFIG_MAPS, config_map("a", labels={"app": "x"}))
     await api.create(CONFIG_MAPS.replace("default", "other"), config_map("b", labels={"app": "x"}))
@@ -163,7 +163,7 @@ async def test_a_custom_object_is_not_replaced_without_its_version(api: Caller) 
     )
 
 
-async def test_a_write_that_changes_nothing_makes_no_version(api: Caller) -> None:
+async def test_a_write_without_changes_creates_no_version(api: Caller) -> None:
     made = await api.create(THINGS, thing(color="red"))
     assert await api.patch(f"{THINGS}/one", {"spec": {"color": "red"}}) == made
     assert await api.replace(f"{THINGS}/one", made) == made
@@ -179,7 +179,7 @@ async def test_the_generation_counts_changes_of_the_spec(api: Caller) -> None:
     assert (await api.patch(f"{THINGS}/one", {"spec": {"color": "blue"}}))["metadata"]["generation"] == 2
 
 
-async def test_the_status_is_written_through_its_subresource_alone(api: Caller) -> None:
+async def test_the_status_is_written_only_through_its_subresource(api: Caller) -> None:
     made = await api.create(THINGS, {**thing(), "status": {"phase": "mine"}})
     assert "status" not in made
     whole = {"spec": {"color": "green"}, "status": {"phase": "x"}, "metadata": {"labels": {"a": "b"}}}
@@ -206,7 +206,7 @@ async def test_an_object_is_patched_in_each_format(api: Caller) -> None:
     assert (await api.refused("PATCH", f"{PODS}/web", foreign, "merge"))["code"] == 422
 
 
-async def test_a_patch_in_a_format_that_the_kind_does_not_have_is_refused(api: Caller) -> None:
+async def test_a_patch_in_a_format_that_the_kind_does_not_support_is_refused(api: Caller) -> None:
     await api.create(THINGS, thing())
     assert (await api.refused("PATCH", f"{THINGS}/one", {}, "strategic"))["code"] == 415
     assert (await api.refused("PATCH", f"{THINGS}/one", {}))["code"] == 415
@@ -236,7 +236,7 @@ async def test_an_apply_creates_and_changes_an_object(api: Caller) -> None:
     assert [entry["manager"] for entry in forced["metadata"]["managedFields"]] == ["b"]
 
 
-async def test_an_apply_of_the_status_owns_and_changes_the_status_alone(api: Caller) -> None:
+async def test_an_apply_of_the_status_owns_and_changes_only_the_status(api: Caller) -> None:
     await api.apply(f"{THINGS}/one", thing(color="red"), "a")
     status = {**thing(), "metadata": {"name": "one", "labels": {"a": "c"}}, "status": {"phase": "x"}}
     after = await api.apply(f"{THINGS}/one/status", status, "a")
@@ -265,7 +265,7 @@ async def test_an_apply_that_cannot_be_carried_out_is_refused(
     assert (refusal["code"], words in refusal["message"]) == (code, True), refusal
 
 
-async def test_a_writer_without_a_field_manager_is_noted_by_its_program(api: Caller) -> None:
+async def test_the_client_program_is_the_default_field_manager(api: Caller) -> None:
     answered = await api.call("POST", THINGS, thing(color="red"), headers={"User-Agent": "kubectl/v1.36 (linux)"})
     (entry,) = answered.body["metadata"]["managedFields"]
     assert (entry["manager"], entry["operation"], entry["apiVersion"]) == ("kubectl", "Update", "things.dev/v1")
@@ -276,9 +276,9 @@ async def test_a_writer_without_a_field_manager_is_noted_by_its_program(api: Cal
 
 async def test_an_object_stays_until_its_finalizers_are_removed(api: Caller) -> None:
     await api.create(CONFIG_MAPS, config_map("a", finalizers=["x.dev/one", "x.dev/two"]))
-    doomed = await api.delete(f"{CONFIG_MAPS}/a")
-    assert "deletionTimestamp" in doomed["metadata"]
-    assert await api.delete(f"{CONFIG_MAPS}/a") == doomed
+    deleted = await api.delete(f"{CONFIG_MAPS}/a")
+    assert "deletionTimestamp" in deleted["metadata"]
+    assert await api.delete(f"{CONFIG_MAPS}/a") == deleted
     finalizers = {"metadata": {"finalizers": ["x.dev/one", "x.dev/three"]}}
     refusal = await api.refused("PATCH", f"{CONFIG_MAPS}/a", finalizers, "merge")
     assert refusal["message"].endswith("if the object is being deleted: x.dev/three")
@@ -298,15 +298,15 @@ async def test_an_object_that_differs_from_the_preconditions_is_not_deleted(api:
     assert (await api.refused("DELETE", f"{CONFIG_MAPS}/a"))["code"] == 404
 
 
-# Definitions, and what is not served
+# Definitions, and requests that are not served
 
 
 async def test_a_kind_is_served_as_long_as_its_definition_exists(api: Caller) -> None:
     crd = await api.get(f"{CRDS}/things.things.dev")
     assert {"type": "Established", "status": "True"}.items() <= crd["status"]["conditions"][-1].items()
     await api.create(THINGS, thing())
-    doomed = await api.delete(f"{CRDS}/things.things.dev")
-    since = {"watch": "true", "resourceVersion": doomed["metadata"]["resourceVersion"]}
+    deleted = await api.delete(f"{CRDS}/things.things.dev")
+    since = {"watch": "true", "resourceVersion": deleted["metadata"]["resourceVersion"]}
     async with api.session.get(CRDS, params=since) as watch:
         async for line in watch.content:
             if b'"DELETED"' in line:
@@ -317,7 +317,7 @@ async def test_a_kind_is_served_as_long_as_its_definition_exists(api: Caller) ->
     assert await api.names(THINGS) == []
 
 
-async def test_nothing_is_created_of_a_kind_whose_definition_is_being_deleted(api: Caller) -> None:
+async def test_no_object_is_created_while_its_definition_is_being_deleted(api: Caller) -> None:
     held = thing("held")
     held["metadata"]["finalizers"] = ["things.dev/held"]
     await api.create(THINGS, held)
@@ -344,13 +344,13 @@ async def test_nothing_is_created_of_a_kind_whose_definition_is_being_deleted(ap
         ("OPTIONS", CONFIG_MAPS, 405),
     ],
 )
-async def test_what_is_not_served_is_refused(api: Caller, method: str, path: str, code: int) -> None:
+async def test_unknown_paths_and_methods_are_refused(api: Caller, method: str, path: str, code: int) -> None:
     refusal = await api.refused(method, path, {} if method in {"POST", "PUT"} else None)
     assert refusal["code"] == code
-    assert "details" in refusal  # kubectl reads them unchecked
+    assert "details" in refusal  # kubectl reads the details unchecked
 
 
-async def test_the_first_namespaces_exist_and_stay(api: Caller) -> None:
+async def test_the_first_namespaces_exist_and_cannot_be_deleted(api: Caller) -> None:
     assert await api.names(NAMESPACES) == FIRST
     refusal = await api.refused("DELETE", f"{NAMESPACES}/default")
     assert refusal["message"] == 'namespaces "default" is forbidden: this namespace may not be deleted'

@@ -31,7 +31,7 @@ class Watching:
         return event
 
     async def events(self, count: int) -> list[tuple[str, str]]:
-        """The next events, as type and name."""
+        """Returns the types and names of the next events."""
         events = [await self.next() for _ in range(count)]
         return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 
@@ -57,7 +57,7 @@ async def test_changes_after_a_version_are_sent_in_order(api: Caller) -> None:
         assert await watch.events(3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
 
 
-async def test_without_a_version_existing_objects_come_first(api: Caller) -> None:
+async def test_a_watch_without_a_version_sends_existing_objects_first(api: Caller) -> None:
     for name in "ba":
         await api.create(CONFIG_MAPS, config_map(name))
     async with watching(api) as watch:
@@ -79,7 +79,7 @@ async def test_a_bookmark_after_the_existing_objects_is_sent_on_request(api: Cal
     assert metadata["resourceVersion"] == (await api.get(CONFIG_MAPS))["metadata"]["resourceVersion"]
 
 
-async def test_a_watch_is_narrowed_to_a_namespace_a_name_and_labels(api: Caller) -> None:
+async def test_a_watch_is_limited_to_a_namespace_a_name_and_labels(api: Caller) -> None:
     await api.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
     async with (
         watching(api, sendInitialEvents="false") as here,
@@ -140,13 +140,13 @@ async def test_a_watch_ends_when_its_time_is_over(api: Caller) -> None:
 
 
 async def test_bookmarks_are_sent_on_request_only(api: Caller) -> None:
-    async with watching(api, allowWatchBookmarks="true") as wanted, watching(api) as unwanted:
+    async with watching(api, allowWatchBookmarks="true") as with_bookmarks, watching(api) as without_bookmarks:
         await api.create(CONFIG_MAPS, config_map("a"))
-        assert await wanted.events(1) == [("ADDED", "a")]
+        assert await with_bookmarks.events(1) == [("ADDED", "a")]
         api.server.watches.bookmark()
         await api.create(CONFIG_MAPS, config_map("b"))
-        assert await wanted.events(2) == [("BOOKMARK", ""), ("ADDED", "b")]
-        assert await unwanted.events(2) == [("ADDED", "a"), ("ADDED", "b")]
+        assert await with_bookmarks.events(2) == [("BOOKMARK", ""), ("ADDED", "b")]
+        assert await without_bookmarks.events(2) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def test_held_events_are_sent_in_order_on_release(api: Caller) -> None:
@@ -158,7 +158,7 @@ async def test_held_events_are_sent_in_order_on_release(api: Caller) -> None:
         assert await watch.events(3) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
 
 
-async def test_a_watch_that_is_cut_breaks_off(api: Caller) -> None:
+async def test_a_cut_watch_ends_with_a_broken_connection(api: Caller) -> None:
     await api.create(CONFIG_MAPS, config_map("a"))
     async with watching(api) as watch:
         await watch.next()
@@ -167,13 +167,13 @@ async def test_a_watch_that_is_cut_breaks_off(api: Caller) -> None:
             await watch.ended()
 
 
-async def test_an_event_is_watched_and_read_in_both_of_its_groups(api: Caller) -> None:
+async def test_an_event_is_watched_and_read_in_both_api_groups(api: Caller) -> None:
     new = "/apis/events.k8s.io/v1/namespaces/default/events"
     event = {"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "web", "namespace": "default"}}
     body = {**event, "reason": "R", "type": "Normal", "action": "A", "eventTime": "2026-01-01T00:00:00.000000Z"}
-    said = {"note": "words", "reportingController": "c.dev", "reportingInstance": "c"}
+    report = {"note": "words", "reportingController": "c.dev", "reportingInstance": "c"}
     async with watching(api, "/api/v1/namespaces/default/events") as watch:
-        await api.create(new, {**body, **said})
+        await api.create(new, {**body, **report})
         core = (await watch.next())["object"]
     assert (core["apiVersion"], core["message"], core["involvedObject"]["name"]) == ("v1", "words", "web")
     assert (await api.get(f"{new}/e"))["note"] == "words"

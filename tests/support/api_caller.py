@@ -55,7 +55,7 @@ class Caller:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """The HTTP session, for requests that `call` does not support."""
+        """Returns the HTTP session, for requests that `call` does not support."""
         assert self._session is not None
         return self._session
 
@@ -93,7 +93,7 @@ class Caller:
         return await self._successful("PATCH", path, body, query, PATCHES[how])
 
     async def apply(self, path: str, body: JsonObject, manager: str, **query: str) -> Any:
-        """Server-side apply."""
+        """Applies an object on the server's side."""
         return await self.patch(path, body, "apply", fieldManager=manager, **query)
 
     async def delete(self, path: str, body: JsonObject | None = None, **query: str) -> Any:
@@ -110,7 +110,7 @@ class Caller:
         return refusal
 
     async def names(self, path: str, **query: str) -> list[str]:
-        """The names in a list."""
+        """Returns the names of the objects in a list."""
         return [item["metadata"]["name"] for item in (await self.get(path, **query))["items"]]
 
     async def _successful(
@@ -123,12 +123,12 @@ class Caller:
 
 
 def config_map(name: str, data: Mapping[str, str] | None = None, **metadata: Any) -> JsonObject:
-    """A ConfigMap."""
+    """Builds a ConfigMap."""
     return {"metadata": {"name": name, **metadata}, "data": dict(data or {})}
 
 
 def pod(name: str = "web", *, node: str = "", grace: int | None = None, **metadata: Any) -> JsonObject:
-    """A pod with one container."""
+    """Builds a pod with one container."""
     spec: JsonObject = {"containers": [{"name": "main", "image": "example"}]}
     if node:
         spec["nodeName"] = node
@@ -138,12 +138,12 @@ def pod(name: str = "web", *, node: str = "", grace: int | None = None, **metada
 
 
 def thing(name: str = "one", **spec: Any) -> JsonObject:
-    """An object of the kind that `THING` defines."""
+    """Builds an object of the kind that `THING` defines."""
     return {"apiVersion": "things.dev/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
 def definition(plural: str, kind: str, schema: JsonObject, subresources: Sequence[str] = ("status",)) -> JsonObject:
-    """A CustomResourceDefinition in the group things.dev."""
+    """Builds a CustomResourceDefinition in the group things.dev."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

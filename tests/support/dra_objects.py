@@ -1,4 +1,4 @@
-"""Builds the objects of Dynamic Resource Allocation from the few fields that a test cares about."""
+"""Builds the objects of Dynamic Resource Allocation from the few fields that a test needs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -8,10 +8,11 @@
 
 A test addresses objects by plural ("resourceslices") and name ("default/x" or "x"). Objects that are sent over HTTP are
 validated as in the sandbox; objects that a test adds are stored unchanged. There is no garbage collection. `gates` has
-the feature gates of Kubernetes 1.36 until a test changes it.
+the feature gates that are on; it begins with those of Kubernetes 1.36.
 
 Faults: `fail` answers the next requests with an error, `lose_answer` executes them and cuts the connection,
-`cut_watches`, `expire_watches` (410), `hold_watches` (they lag), `pause` (requests hang).
+`cut_watches` breaks the connections of watches, `expire_watches` ends watches with 410, `hold_watches` delays their
+events, and `pause` delays the answers to requests.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class FakeApi:
 
     @property
     def url(self) -> str:
-        """The server's URL."""
+        """Returns the server's URL."""
         return self._server.url
 
     # Direct access to the store
@@ -105,7 +106,7 @@ class FakeApi:
         return _copied(kind, self._objects.get(kind, namespace, name))
 
     def all(self, plural: str) -> list[JsonObject]:
-        """All objects of a kind, by name."""
+        """Returns all objects of a kind, ordered by name."""
         kind = self._kinds[plural]
         return [_copied(kind, stored) for stored in self._objects.store.all(kind.storage)]
 
@@ -139,7 +140,7 @@ class FakeApi:
         self._objects.store.remove(self._kinds[plural].storage, (namespace, name))
 
     def written(self) -> list[str]:
-        """The writing requests as text: "POST resourceslices"."""
+        """Returns the writing requests as texts like "POST resourceslices"."""
         return [str(request) for request in self.requests if request.method != "GET"]
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
@@ -176,7 +177,7 @@ class FakeApi:
         self._faults.append(_Fault(what, times, None))
 
     def pause(self) -> None:
-        """Lets requests hang until `resume`."""
+        """Delays the answers to requests until `resume`."""
         self._running.clear()
 
     def resume(self) -> None:
@@ -205,7 +206,7 @@ class FakeApi:
 
     @property
     def watching(self) -> int:
-        """The number of open watches."""
+        """Returns the number of open watches."""
         return len(self._server.watches)
 
     # Internals

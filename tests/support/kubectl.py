@@ -1,4 +1,4 @@
-"""Runs the real kubectl, if the machine has one, against the API server of the sandbox."""
+"""Runs the real kubectl, if it is installed, against the API server of the sandbox."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ class Printed:
 
     @property
     def lines(self) -> list[list[str]]:
-        """The words of each line."""
+        """Returns the words of each line of the output."""
         return [line.split() for line in self.out.splitlines()]
 
 
@@ -46,7 +46,7 @@ class Kubectl:
         return printed.out
 
     async def run(self, *words: str, text: str = "", **environment: str) -> Printed:
-        """Runs a command with `text` as its input and returns its result, whatever its exit code is."""
+        """Runs a command with `text` as its input and returns its result, also when it fails."""
         process = await self.start(*words, **environment)
         async with asyncio.timeout(_SECONDS):
             out, err = await process.communicate(text.encode())

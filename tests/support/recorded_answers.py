@@ -1,4 +1,4 @@
-"""Reads the answers of a real API server to good and bad objects, which the sandbox's answers are compared with.
+"""Reads the answers of a real API server to valid and invalid objects, for comparison with the sandbox's answers.
 
 The objects in recorded/*.jsonl are written by hand. `make record` sends them to a server and writes its answers.
 """
@@ -17,7 +17,7 @@ CRDS: Final = Path(__file__).parents[2] / "crds"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One object that was sent to a real API server, and the server's answer."""
+    """An object that was sent to a real API server, and the server's answer."""
 
     what: str
     kind: str  # the plural name
@@ -33,7 +33,7 @@ class Recorded:
 
     @property
     def stored(self) -> Any:
-        """The stored object, or None when the server refused it."""
+        """Returns the stored object, or None when the server refused it."""
         return self.answer.get("stored")
 
 
