@@ -1,4 +1,4 @@
-"""What a simulated node survives: its agent, its kubelet, its runtime, itself."""
+"""Tests that a simulated node survives failures and restarts of its agent, kubelet, runtime and machine."""
 
 import asyncio
 from pathlib import Path
@@ -19,16 +19,16 @@ from dracpu_sandbox.node.programs import FOR_EVER
 NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"
 
 
-async def test_a_killed_agent_comes_back_and_repairs_what_was_created_without_it() -> None:
+async def test_a_restarted_agent_moves_containers_that_were_created_without_it() -> None:
     async with one_node(agent="process") as world:
         world.claim(1, [share(NUMA1, 2)], "db")
         world.pod("db", {"cpus": "claim-1"})
         await world.runs("db")
         await world.node.crash_agent()
-        assert (world.node.root / "kubelet/plugins_registry/dra.cpu-reg.sock").exists()  # nobody took it away
+        assert (world.node.root / "kubelet/plugins_registry/dra.cpu-reg.sock").exists()  # SIGKILL leaves the socket
         world.pod("web")
         await world.runs("web")
-        assert world.pinned("web") == "main: 0-7"  # the runtime creates containers without a plugin that is away
+        assert world.pinned("web") == "main: 0-7"  # the runtime creates containers without the plugin
         assert world.pinned("db") == "main: 4-5"
         await world.node.start_agent()
         await world.api.until(lambda: world.pinned("web") == "main: 2-3,6-7")
@@ -36,11 +36,11 @@ async def test_a_killed_agent_comes_back_and_repairs_what_was_created_without_it
         await world.gone("db")
 
 
-async def test_an_agent_that_ends_by_itself_is_started_again() -> None:
+async def test_an_agent_that_exits_by_itself_is_restarted() -> None:
     ended = asyncio.Event()
 
     def notice(_logger: object, _method: str, event: EventDict) -> EventDict:
-        if event["event"] == "agent ended":
+        if event["event"] == "agent has exited":
             ended.set()
         return event
 
@@ -48,7 +48,7 @@ async def test_an_agent_that_ends_by_itself_is_started_again() -> None:
         await world.node.stop_agent()
         machine = world.node.root / "machine"
         tree = machine.readlink()
-        machine.unlink()  # now an agent cannot even read its CPUs
+        machine.unlink()  # the agent cannot read its CPUs
         with capture_logs([notice]) as logged:
             starting = asyncio.create_task(world.node.start_agent())
             await ended.wait()
@@ -57,7 +57,7 @@ async def test_an_agent_that_ends_by_itself_is_started_again() -> None:
         assert any("set --sysfs-root" in line.get("error", "") for line in logged)
 
 
-async def test_slices_of_a_driver_that_stays_away_are_deleted() -> None:
+async def test_slices_of_a_driver_that_does_not_return_are_deleted() -> None:
     async with one_node() as world:
         assert world.devices() == {NUMA0, NUMA1}
         await world.node.stop_agent()
@@ -66,17 +66,17 @@ async def test_slices_of_a_driver_that_stays_away_are_deleted() -> None:
         await world.api.until(lambda: world.devices() == {NUMA0, NUMA1})
 
 
-async def test_a_new_kubelet_deletes_the_slices_and_leaves_the_pods_alone() -> None:
+async def test_a_restarted_kubelet_deletes_the_slices_and_keeps_the_pods() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "db", "late")
         world.pod("db", {"cpus": "claim-1"})
         await world.runs("db")
         before = world.status("db")["containerStatuses"][0]["containerID"]
-        (former,) = (one["metadata"]["uid"] for one in world.api.all("resourceslices"))
+        (former,) = (item["metadata"]["uid"] for item in world.api.all("resourceslices"))
         await world.node.restart_kubelet()
         await world.api.until(lambda: world.devices() == {NUMA0, NUMA1})
-        assert former not in {one["metadata"]["uid"] for one in world.api.all("resourceslices")}
-        world.pod("late", {"cpus": "claim-1"})  # its claim is prepared again: the agent gives the same CPUs
+        assert former not in {item["metadata"]["uid"] for item in world.api.all("resourceslices")}
+        world.pod("late", {"cpus": "claim-1"})  # its claim is prepared again, with unchanged CPUs
         await world.runs("late")
         assert world.pinned("late") == world.pinned("db") == "main: 4-5"
         assert world.status("db")["containerStatuses"][0]["containerID"] == before
@@ -86,17 +86,17 @@ async def test_a_new_kubelet_deletes_the_slices_and_leaves_the_pods_alone() -> N
         assert not list((world.node.root / "run/cdi").glob("*.json"))
 
 
-async def test_a_new_kubelet_deletes_the_slices_though_the_server_fails_at_first() -> None:
+async def test_a_restarted_kubelet_retries_to_delete_the_slices() -> None:
     async with one_node() as world:
-        (former,) = (one["metadata"]["uid"] for one in world.api.all("resourceslices"))
+        (former,) = (item["metadata"]["uid"] for item in world.api.all("resourceslices"))
         world.api.fail("GET resourceslices", 429)
         world.api.fail("DELETE resourceslices", 500)
         await world.node.restart_kubelet()
         await world.api.until(lambda: world.devices() == {NUMA0, NUMA1})
-        assert former not in {one["metadata"]["uid"] for one in world.api.all("resourceslices")}
+        assert former not in {item["metadata"]["uid"] for item in world.api.all("resourceslices")}
 
 
-async def test_a_kubelet_lists_its_pods_again_when_the_server_fails() -> None:
+async def test_a_kubelet_lists_its_pods_again_after_server_errors() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 4)], "db")
         world.pod("db", {"cpus": "claim-1"})
@@ -105,26 +105,26 @@ async def test_a_kubelet_lists_its_pods_again_when_the_server_fails() -> None:
         world.api.fail("GET pods", 403, times=2)
         world.api.cut_watches()
         world.api.remove("pods", "default/db")
-        await world.api.until(lambda: world.pinned("web") == "main: 2-7")  # it has noticed
+        await world.api.until(lambda: world.pinned("web") == "main: 2-7")  # the deletion was seen
         world.api.fail("GET pods", 500)
         await world.node.restart_kubelet()
         world.pod("late")
         await world.runs("late")
 
 
-async def test_a_new_kubelet_starts_a_container_that_the_former_one_has_only_created() -> None:
+async def test_a_restarted_kubelet_replaces_a_container_that_was_created_but_not_started() -> None:
     async with one_node() as world:
-        runtime = world.node._runtime  # where a kubelet has left it that ended at this moment
+        runtime = world.node._runtime  # as if a kubelet had ended after creating the container
         left = await runtime.create(
             runtime.run_pod("default", "job", "job"), "main", env=(), cdi_devices=(), program=FOR_EVER
         )
         world.pod("job", restartPolicy="Never")
         await world.runs("job")
-        assert [one.running for one in runtime.containers_of("job")] == [True]
+        assert [found.running for found in runtime.containers_of("job")] == [True]
         assert left not in runtime.nri.containers
 
 
-async def test_a_new_kubelet_ends_pods_that_were_deleted_while_it_was_away() -> None:
+async def test_a_restarted_kubelet_ends_pods_that_were_deleted_meanwhile() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 4)], "db")
         world.pod("db", {"cpus": "claim-1"})
@@ -149,7 +149,7 @@ async def test_containers_survive_a_restart_of_the_runtime() -> None:
         assert world.status("web")["containerStatuses"][0]["containerID"] == before
 
 
-async def test_after_a_reboot_pods_start_again_on_their_cpus() -> None:
+async def test_pods_restart_on_their_cpus_after_a_reboot() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "db")
         world.pod("db", {"cpus": "claim-1"})
@@ -167,7 +167,7 @@ async def test_after_a_reboot_pods_start_again_on_their_cpus() -> None:
 
 
 @pytest.mark.parametrize("agent", ["task", "process"])
-async def test_a_device_whose_cpus_go_offline_is_unhealthy_until_they_come_back(agent: AgentKind) -> None:
+async def test_a_device_is_unhealthy_while_a_cpu_of_it_is_offline(agent: AgentKind) -> None:
     async with one_node(agent=agent) as world:
         world.claim(1, [share(NUMA1, 2)], "db")
         world.pod("db", {"cpus": "claim-1"})
@@ -183,24 +183,24 @@ async def test_a_device_whose_cpus_go_offline_is_unhealthy_until_they_come_back(
         await world.api.until(lambda: health() == "Healthy" and world.pinned("db") == "main: 4-5")
 
 
-async def test_a_container_whose_cpus_are_all_offline_runs_where_its_parent_may() -> None:
+async def test_a_container_without_online_cpus_runs_on_all_online_cpus() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "db")
         world.pod("db", {"cpus": "claim-1"})
         await world.runs("db")
-        await world.node.stop_agent()  # nobody is there to do better
+        await world.node.stop_agent()  # so that no agent moves the container
         await world.node.set_offline(CpuSet.parse("4-5"))
         assert world.node.cpuset_of("default", "db", "main") == "0-3,6-7"
         await world.api.until(lambda: world.pinned("db") == "main: 0-3,6-7")
 
 
-async def test_a_folder_too_deep_for_sockets_is_refused(tmp_path: Path) -> None:
+async def test_a_path_that_is_too_long_for_sockets_is_rejected(tmp_path: Path) -> None:
     node = SimulatedNode(NODE, LAB, tmp_path / "kubeconfig", tmp_path / ("d" * 100))
-    with pytest.raises(NodeError, match="is too long for unix sockets below it: use a shorter folder"):
+    with pytest.raises(NodeError, match="is too long for unix sockets: use a shorter folder"):
         await node.run()
 
 
-async def test_a_node_without_its_api_server_does_not_come_up(short_path: Path) -> None:
+async def test_a_node_without_an_api_server_does_not_start(short_path: Path) -> None:
     access = kubeconfig(short_path / "kubeconfig", "http://127.0.0.1:1")
     node = SimulatedNode(NODE, LAB, access, short_path / "n", pace=HASTE)
     with pytest.raises(UnreachableError, match="does not answer"):

@@ -1,4 +1,4 @@
-"""Claims are prepared once, unprepared once, and known after a restart."""
+"""Tests that the kubelet prepares and unprepares claims once, and keeps them after a restart."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin
 
 
 class Driver:
-    """The other side of the wire: answers, and remembers what it was asked."""
+    """A driver that records its calls."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.error = ""
         self.unpreparing, self.may_unprepare = asyncio.Event(), asyncio.Event()
         self.may_unprepare.set()
 
     async def prepare(self, *claims: ClaimRef) -> Mapping[str, dra.NodePrepareResourceResponse]:
-        self.asked.append("prepare " + " ".join(claim.name for claim in claims))
+        self.calls.append("prepare " + " ".join(claim.name for claim in claims))
         return {
             claim.uid: dra.NodePrepareResourceResponse(
                 devices=[
@@ -35,7 +35,7 @@ class Driver:
         }
 
     async def unprepare(self, *claims: ClaimRef) -> Mapping[str, str]:
-        self.asked.append("unprepare " + " ".join(claim.name for claim in claims))
+        self.calls.append("unprepare " + " ".join(claim.name for claim in claims))
         self.unpreparing.set()
         await self.may_unprepare.wait()
         return {claim.uid: self.error for claim in claims}
@@ -55,40 +55,40 @@ def cache_of(**drivers: Driver) -> ClaimCache:
 
 
 def ids(cache: ClaimCache, *arguments: Any) -> list[str]:
-    return [one for held in cache.devices(*arguments) for one in held.device.cdi_ids]
+    return [cdi_id for held in cache.devices(*arguments) for cdi_id in held.device.cdi_ids]
 
 
-async def test_all_claims_of_a_pod_are_prepared_in_one_call_and_a_prepared_one_not_again() -> None:
+async def test_the_unprepared_claims_of_a_pod_are_prepared_in_one_call() -> None:
     driver = Driver()
     cache = cache_of(cpu=driver)
     await cache.prepare("pod-1", [claim("x"), claim("y")])
     await cache.prepare("pod-2", [claim("y"), claim("z")])
-    assert driver.asked == ["prepare x y", "prepare z"]
+    assert driver.calls == ["prepare x y", "prepare z"]
     assert ids(cache, "uid-x") == ["x-a", "x-b"]
     assert ids(cache, "uid-x", "b") == ["x-b"]
 
 
-async def test_each_driver_of_a_claim_is_asked() -> None:
+async def test_each_driver_of_a_claim_is_called() -> None:
     cpu, memory = Driver(), Driver()
     cache = cache_of(cpu=cpu, memory=memory)
     await cache.prepare("pod-1", [claim("x", "", "cpu", "memory")])
-    assert (cpu.asked, memory.asked) == (["prepare x"], ["prepare x"])
+    assert (cpu.calls, memory.calls) == (["prepare x"], ["prepare x"])
     assert [held.driver for held in cache.devices("uid-x", "a")] == ["cpu", "memory"]
 
 
-async def test_a_claim_is_unprepared_with_its_last_pod() -> None:
+async def test_a_claim_is_unprepared_after_its_last_pod() -> None:
     driver = Driver()
     cache = cache_of(cpu=driver)
     for pod in ("pod-1", "pod-2"):
         await cache.prepare(pod, [claim("x")])
     await cache.unprepare("pod-1")
-    assert driver.asked == ["prepare x"]
+    assert driver.calls == ["prepare x"]
     await cache.unprepare("pod-2")
     await cache.unprepare("pod-2")
-    assert driver.asked == ["prepare x", "unprepare x"]
+    assert driver.calls == ["prepare x", "unprepare x"]
 
 
-async def test_who_comes_for_a_claim_that_is_being_unprepared_has_it_prepared_again() -> None:
+async def test_a_claim_is_prepared_again_for_a_pod_that_starts_while_it_is_unprepared() -> None:
     driver = Driver()
     cache = cache_of(cpu=driver)
     await cache.prepare("pod-1", [claim("x")])
@@ -97,20 +97,20 @@ async def test_who_comes_for_a_claim_that_is_being_unprepared_has_it_prepared_ag
         group.create_task(cache.unprepare("pod-1"))
         await driver.unpreparing.wait()
         group.create_task(cache.prepare("pod-2", [claim("x")]))
-        await asyncio.sleep(0)  # it waits now
+        await asyncio.sleep(0)  # the second call is waiting
         driver.may_unprepare.set()
-    assert driver.asked == ["prepare x", "unprepare x", "prepare x"]
+    assert driver.calls == ["prepare x", "unprepare x", "prepare x"]
     await cache.unprepare("pod-2")
-    assert driver.asked[3:] == ["unprepare x"]
+    assert driver.calls[3:] == ["unprepare x"]
 
 
 async def test_a_claim_that_a_pod_names_twice_is_prepared_once() -> None:
     driver = Driver()
     await cache_of(cpu=driver).prepare("pod-1", [claim("x"), claim("x")])
-    assert driver.asked == ["prepare x"]
+    assert driver.calls == ["prepare x"]
 
 
-async def test_what_fails_is_asked_again() -> None:
+async def test_failed_calls_are_repeated() -> None:
     driver = Driver()
     cache = cache_of(cpu=driver)
     driver.error = "no CPUs"
@@ -121,17 +121,17 @@ async def test_what_fails_is_asked_again() -> None:
     driver.error = ""
     await cache.prepare("pod-1", [claim("x")])
     await cache.unprepare("pod-1")
-    assert driver.asked == ["prepare x", "unprepare x"] * 2
+    assert driver.calls == ["prepare x", "unprepare x"] * 2
 
 
-async def test_a_claim_of_the_same_name_waits_for_the_former_one() -> None:
+async def test_a_claim_waits_until_its_predecessor_of_the_same_name_is_unprepared() -> None:
     cache = cache_of(cpu=Driver())
     await cache.prepare("pod-1", [claim("x", "old")])
     with pytest.raises(KubeletError, match="old ResourceClaim with same name x and different UID old still exists"):
         await cache.prepare("pod-2", [claim("x", "new")])
 
 
-async def test_after_a_restart_claims_are_known_but_prepared_again() -> None:
+async def test_claims_are_kept_after_a_restart_but_prepared_again() -> None:
     driver = Driver()
     cache = cache_of(cpu=driver)
     await cache.prepare("pod-1", [claim("x")])
@@ -140,9 +140,9 @@ async def test_after_a_restart_claims_are_known_but_prepared_again() -> None:
     await cache.prepare("pod-2", [claim("x")])
     await cache.unprepare("pod-1")
     await cache.unprepare("pod-2")
-    assert driver.asked == ["prepare x", "prepare x", "unprepare x"]
+    assert driver.calls == ["prepare x", "prepare x", "unprepare x"]
 
 
-async def test_without_the_driver_nothing_is_prepared() -> None:
+async def test_preparing_fails_without_the_driver() -> None:
     with pytest.raises(KubeletError, match="DRA driver cpu is not registered"):
         await cache_of().prepare("pod-1", [claim("x")])

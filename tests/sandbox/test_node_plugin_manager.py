@@ -1,4 +1,4 @@
-"""Drivers that come, restart, misbehave and go, as the plugin manager sees them."""
+"""Tests the plugin manager with drivers that start, restart, fail and stop."""
 
 import asyncio
 import socket
@@ -26,17 +26,17 @@ QUICK = replace(Pace(), registry=0.01, registration_retry=0.01, wipe=0.05, healt
 
 
 class Driver:
-    """A real plugin with nothing behind it."""
+    """A real plugin with a trivial driver."""
 
     def __init__(self, root: Path) -> None:
         self.healthy = True
-        self.asked = asyncio.Event()
+        self.called = asyncio.Event()
         self.may_answer = asyncio.Event()
         self.statuses: asyncio.Queue[RegistrationStatus] = asyncio.Queue()
         self.plugin = KubeletPlugin(DRIVER, root, self, self, self.statuses.put_nowait)
 
     async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
-        self.asked.set()
+        self.called.set()
         await self.may_answer.wait()
         return ()
 
@@ -68,49 +68,49 @@ async def world(pace: Pace = QUICK) -> AsyncIterator[World]:
             yield made
 
 
-async def test_a_driver_is_registered_when_its_socket_appears_and_deregistered_when_it_goes() -> None:
-    async with world() as one:
+async def test_a_driver_is_registered_while_its_socket_exists() -> None:
+    async with world() as node:
         with pytest.raises(KubeletError, match="DRA driver dra.cpu is not registered"):
-            one.manager.find(DRIVER)
-        driver = Driver(one.root)
+            node.manager.find(DRIVER)
+        driver = Driver(node.root)
         await driver.plugin.start()
-        assert (await one.manager.registered(DRIVER)).dra_service == "v1.DRAPlugin"
+        assert (await node.manager.registered(DRIVER)).dra_service == "v1.DRAPlugin"
         await driver.plugin.stop()
-        assert await one.wiped.get() == DRIVER
+        assert await node.wiped.get() == DRIVER
         with pytest.raises(KubeletError):
-            one.manager.find(DRIVER)
+            node.manager.find(DRIVER)
 
 
-async def test_a_driver_that_has_replaced_its_socket_is_registered_anew() -> None:
-    async with world(replace(QUICK, wipe=30)) as one:
-        first, second = Driver(one.root), Driver(one.root)
+async def test_a_driver_is_registered_again_when_its_socket_is_replaced() -> None:
+    async with world(replace(QUICK, wipe=30)) as node:
+        first, second = Driver(node.root), Driver(node.root)
         await first.plugin.start()
         await first.statuses.get()
-        await second.plugin.start()  # as after a kill: nobody took the first one's socket away
+        await second.plugin.start()  # as after SIGKILL: the socket of the first process still exists
         await second.statuses.get()
-        await (await one.manager.registered(DRIVER)).prepare()
+        await (await node.manager.registered(DRIVER)).prepare()
         await first.plugin.stop()
         await second.plugin.stop()
-        assert one.wiped.empty()
+        assert node.wiped.empty()
 
 
-async def test_a_call_ends_with_the_registration_of_its_driver() -> None:
-    async with world(replace(QUICK, wipe=30)) as one:
-        first, second = Driver(one.root), Driver(one.root)
+async def test_a_running_call_fails_when_its_driver_is_deregistered() -> None:
+    async with world(replace(QUICK, wipe=30)) as node:
+        first, second = Driver(node.root), Driver(node.root)
         await first.plugin.start()
-        registered = await one.manager.registered(DRIVER)
+        registered = await node.manager.registered(DRIVER)
         call = asyncio.create_task(registered.prepare(ClaimRef("default", "one", "uid-1")))
-        await first.asked.wait()
+        await first.called.wait()
         await second.plugin.start()
-        with pytest.raises(KubeletError, match="NodePrepareResources: the plugin was deregistered meanwhile"):
+        with pytest.raises(KubeletError, match="NodePrepareResources: the plugin was deregistered during the call"):
             await call
-        assert await one.manager.registered(DRIVER, registered) is not registered
+        assert await node.manager.registered(DRIVER, registered) is not registered
         first.may_answer.set()
         await first.plugin.stop()
         await second.plugin.stop()
 
 
-async def test_a_socket_that_nobody_serves_does_not_stand_in_the_way_of_its_driver() -> None:
+async def test_a_socket_without_a_server_does_not_prevent_the_registration_of_its_driver() -> None:
     refused = asyncio.Event()
 
     def notice(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -118,25 +118,25 @@ async def test_a_socket_that_nobody_serves_does_not_stand_in_the_way_of_its_driv
             refused.set()
         return event
 
-    async with world() as one:
-        registry = one.root / "plugins_registry"
+    async with world() as node:
+        registry = node.root / "plugins_registry"
         registry.mkdir()
         with capture_logs([notice]), socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(registry / f"{DRIVER}-reg.sock"))
             await refused.wait()
-        driver = Driver(one.root)
+        driver = Driver(node.root)
         await driver.plugin.start()
         assert (await driver.statuses.get()).registered
         await driver.plugin.stop()
 
 
-async def test_the_health_of_devices_is_followed_and_unknown_without_the_driver() -> None:
-    async with world() as one:
-        driver = Driver(one.root)
+async def test_device_health_is_updated_and_unknown_without_the_driver() -> None:
+    async with world() as node:
+        driver = Driver(node.root)
         await driver.plugin.start()
-        assert await one.health("Healthy") == ""
+        assert await node.health("Healthy") == ""
         driver.healthy = False
         driver.plugin.health_changed()
-        assert await one.health("Unhealthy") == "CPU 3 is offline"
+        assert await node.health("Unhealthy") == "CPU 3 is offline"
         await driver.plugin.stop()
-        await one.health("Unknown")
+        await node.health("Unknown")

@@ -1,4 +1,4 @@
-"""Which container is due, and what the pod's phase and status are: pure."""
+"""Tests the pure rules for starting containers, and for the pod's phase and status."""
 
 from typing import Any
 
@@ -48,16 +48,16 @@ def pod(policy: str = "Always", init: tuple[str, ...] = (), sidecars: tuple[str,
         (pod(sidecars=("s",)), {"s": FAILED, "a": DONE, "b": RUNNING}, ("s", "a"), "Running"),
     ],
 )
-def test_what_is_due_and_the_phase(made: Pod, runs: dict[str, Run], expected: tuple[str, ...], phase: Phase) -> None:
+def test_due_containers_and_phase(made: Pod, runs: dict[str, Run], expected: tuple[str, ...], phase: Phase) -> None:
     assert due(made, runs) == expected
     assert phase_of(made, runs) == phase
 
 
-def test_restarts_come_ever_more_slowly() -> None:
+def test_the_delay_of_restarts_doubles() -> None:
     assert [restart_delay(restarts, 10, 300) for restarts in (0, 1, 2, 3, 6, 100)] == [0, 10, 20, 40, 300, 300]
 
 
-def test_a_restarted_container_remembers_how_it_ended() -> None:
+def test_a_restarted_container_keeps_the_result_of_its_last_run() -> None:
     again = FAILED.holding("CrashLoopBackOff", "back-off").started("c2", NOW)
     assert (again.restarts, again.held, again.last) == (1, None, FAILED)
 
@@ -66,20 +66,20 @@ def seen(runs: dict[str, Run], **cpus: str) -> Seen:
     return Seen(phase_of(pod(), runs), runs, cpus, {}, True, "10.0.0.1", "10.0.0.2", NOW)
 
 
-def test_a_condition_turns_with_a_new_time_and_loses_what_it_no_longer_says() -> None:
+def test_a_changed_condition_gets_a_new_time_and_loses_its_outdated_reason() -> None:
     early = "2025-01-01T00:00:00Z"
     former = [
         {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": early},
         {"type": "Initialized", "status": "True", "lastTransitionTime": early},
     ]
     status = status_of(pod(conditions=former), seen({"a": RUNNING, "b": RUNNING}, a="2-3", b="4"))
-    conditions = {one["type"]: one for one in status["conditions"]}
+    conditions = {item["type"]: item for item in status["conditions"]}
     assert conditions["Ready"] == {"type": "Ready", "status": "True", "reason": None, "lastTransitionTime": NOW}
     assert conditions["Initialized"]["lastTransitionTime"] == early
     assert conditions["sandbox.dra.cpu/Pinned"]["message"] == "a: 2-3, b: 4"
 
 
-def test_a_crashed_container_waits_and_shows_how_it_ended() -> None:
+def test_a_crashed_container_waits_and_reports_its_last_exit_code() -> None:
     status = status_of(pod(), seen({"a": RUNNING, "b": FAILED.holding("CrashLoopBackOff", "back-off 10s")}))
     b = status["containerStatuses"][1]
     assert b["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}

@@ -1,4 +1,4 @@
-"""Pods on a simulated node: claims, CPUs, how they start and how they end."""
+"""Tests pods on a simulated node: their claims, CPUs, start and end."""
 
 from nodes import NODE, share, uid
 from one_node import one_node
@@ -11,20 +11,20 @@ def container(name: str, *command: str, request: str = "", **fields: object) -> 
     return {"name": name, "image": "busybox", "command": list(command), "resources": {"claims": claims}, **fields}
 
 
-async def test_a_pod_without_claims_runs_on_the_shared_cpus_and_its_status_says_so() -> None:
+async def test_a_pod_without_claims_runs_on_the_shared_cpus_and_its_status_reports_them() -> None:
     async with one_node() as world:
         world.pod("web")
         await world.runs("web")
         assert world.pinned("web") == "main: 2-7"
         assert world.node.cpuset_of("default", "web", "main") == "2-7"
         status = world.status("web")
-        assert {one["type"]: one["status"] for one in status["conditions"]}["Ready"] == "True"
+        assert {item["type"]: item["status"] for item in status["conditions"]}["Ready"] == "True"
         (main,) = status["containerStatuses"]
         assert main["ready"]
         assert main["containerID"].startswith("containerd://")
 
 
-async def test_a_pod_with_a_claim_runs_on_its_own_cpus_and_the_others_move_away() -> None:
+async def test_a_pod_with_a_claim_gets_exclusive_cpus_and_other_pods_leave_them() -> None:
     async with one_node() as world:
         world.pod("web")
         await world.runs("web")
@@ -39,7 +39,7 @@ async def test_a_pod_with_a_claim_runs_on_its_own_cpus_and_the_others_move_away(
         await world.api.until(lambda: world.pinned("web") == "main: 2-7")
 
 
-async def test_the_health_of_devices_stands_beside_the_containers_that_have_them() -> None:
+async def test_the_status_of_a_container_reports_the_health_of_its_devices() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "db")
         world.pod("db", {"cpus": "claim-1"})
@@ -51,17 +51,17 @@ async def test_the_health_of_devices_stands_beside_the_containers_that_have_them
         )
 
 
-async def test_init_containers_run_one_after_the_other_before_the_rest() -> None:
+async def test_init_containers_run_one_after_the_other_before_the_main_containers() -> None:
     async with one_node() as world:
         world.pod("web", initContainers=[container("one", "true"), container("two", "sh", "-c", "echo; true")])
         await world.runs("web")
         status = world.status("web")
-        assert [one["state"]["terminated"]["reason"] for one in status["initContainerStatuses"]] == ["Completed"] * 2
+        assert [item["state"]["terminated"]["reason"] for item in status["initContainerStatuses"]] == ["Completed"] * 2
         await world.api.until(lambda: len(world.events("Started")) == 3)
         assert set(world.events("Started")) == {f"Container started: {name}" for name in ("one", "two", "main")}
 
 
-async def test_a_pod_that_has_done_its_work_gives_back_its_cpus_and_keeps_its_logs() -> None:
+async def test_a_succeeded_pod_releases_its_cpus_and_keeps_its_logs() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "job")
         world.pod("job", {"cpus": "claim-1"}, restartPolicy="Never", command=["sleep", "0.05"])
@@ -74,14 +74,14 @@ async def test_a_pod_that_has_done_its_work_gives_back_its_cpus_and_keeps_its_lo
         await world.gone("job")
 
 
-async def test_a_pod_that_fails_for_good_says_so() -> None:
+async def test_a_failed_pod_reports_its_phase_and_exit_code() -> None:
     async with one_node() as world:
         world.pod("job", restartPolicy="Never", command=["sh", "-c", "exit 3"])
         await world.api.until(lambda: world.status("job").get("phase") == "Failed")
         assert world.status("job")["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
-async def test_a_container_that_ends_again_and_again_is_restarted_ever_more_slowly() -> None:
+async def test_a_crashing_container_is_restarted_with_back_off() -> None:
     async with one_node() as world:
         world.pod("bad", command=["false"])
         await world.api.until(
@@ -94,7 +94,7 @@ async def test_a_container_that_ends_again_and_again_is_restarted_ever_more_slow
         assert world.status("bad")["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
 
 
-async def test_a_claim_that_cannot_be_prepared_is_told_and_tried_again() -> None:
+async def test_a_failure_to_prepare_a_claim_is_reported_and_retried() -> None:
     async with one_node() as world:
         world.claim(1, [{**share(NUMA1, 2), "consumedCapacity": {"dra.cpu/cpu": "1500m"}}], "db")
         world.pod("db", {"cpus": "claim-1"})
@@ -109,7 +109,7 @@ async def test_a_claim_that_cannot_be_prepared_is_told_and_tried_again() -> None
         await world.runs("db")
 
 
-async def test_a_pod_that_the_claim_is_not_reserved_for_does_not_get_it() -> None:
+async def test_a_pod_cannot_use_a_claim_that_is_not_reserved_for_it() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "somebody-else")
         world.pod("db", {"cpus": "claim-1"})
@@ -117,7 +117,7 @@ async def test_a_pod_that_the_claim_is_not_reserved_for_does_not_get_it() -> Non
         assert "pod db is not allowed to use ResourceClaim claim-1" in world.events("FailedPrepareDynamicResources")[0]
 
 
-async def test_a_pod_that_is_deleted_by_force_leaves_nothing_running() -> None:
+async def test_a_forced_deletion_of_a_pod_stops_its_containers() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 4)], "db")
         world.pod("db", {"cpus": "claim-1"})
@@ -129,14 +129,14 @@ async def test_a_pod_that_is_deleted_by_force_leaves_nothing_running() -> None:
         assert world.pinned("next") == "main: 4-7"
 
 
-async def test_a_pod_that_is_deleted_while_it_is_prepared_is_never_started() -> None:
+async def test_a_pod_that_is_deleted_while_its_claims_are_prepared_is_never_started() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "db")
         await world.api.until_idle()
         world.api.pause()
         world.api.requests.clear()
         world.pod("db", {"cpus": "claim-1"})
-        await world.api.until(lambda: any("resourceclaims" in str(one) for one in world.api.requests))
+        await world.api.until(lambda: any("resourceclaims" in str(request) for request in world.api.requests))
         world.delete("db")
         await world.api.until_idle()
         world.api.resume()
@@ -146,10 +146,10 @@ async def test_a_pod_that_is_deleted_while_it_is_prepared_is_never_started() -> 
         await world.runs("next")
         assert world.pinned("next") == "main: 4-7"
         await world.api.until(lambda: world.events("Started"))
-        assert {one["regarding"]["name"] for one in world.api.all("events")} == {"next"}
+        assert {event["regarding"]["name"] for event in world.api.all("events")} == {"next"}
 
 
-async def test_a_pod_takes_the_place_of_another_of_its_name() -> None:
+async def test_a_pod_replaces_a_deleted_pod_of_the_same_name() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 4)], "web", "web-2")
         world.pod("web", {"cpus": "claim-1"})
@@ -157,7 +157,7 @@ async def test_a_pod_takes_the_place_of_another_of_its_name() -> None:
         world.api.hold_watches()
         world.api.remove("pods", "default/web")
         world.pod("web", uid="web-2")
-        world.api.expire_watches()  # so that nobody is told of the deletion
+        world.api.expire_watches()  # so that no watch reports the deletion
         world.api.release_watches()
         await world.api.until(lambda: world.pinned("web") == "main: 2-7")
 
@@ -167,4 +167,4 @@ async def test_the_node_registers_itself() -> None:
         node = world.api.get("nodes", NODE)
         assert node["status"]["allocatable"]["cpu"] == "8"
         assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
-        assert {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"
+        assert {item["type"]: item["status"] for item in node["status"]["conditions"]}["Ready"] == "True"

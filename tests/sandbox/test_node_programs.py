@@ -1,4 +1,4 @@
-"""What containers do in the sandbox."""
+"""Tests which commands of containers the sandbox simulates."""
 
 import pytest
 
@@ -26,5 +26,5 @@ from dracpu_sandbox.node.programs import FOR_EVER, Program, program_of
         (("sh", "-c", ""), Program(0)),
     ],
 )
-def test_short_commands_are_played_and_all_others_run_for_ever(words: tuple[str, ...], program: Program) -> None:
+def test_known_commands_end_and_all_others_run_until_they_are_stopped(words: tuple[str, ...], program: Program) -> None:
     assert program_of(words) == program

@@ -1,4 +1,4 @@
-"""The simulated runtime, as a kubelet meets it that may end at any moment."""
+"""Tests the simulated runtime with kubelets that end during their calls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,14 +25,14 @@ async def create(runtime: SimulatedRuntime, pod: PodSandbox) -> str:
     return await runtime.create(pod, "main", env=(), cdi_devices=(), program=FOR_EVER)
 
 
-async def test_what_a_kubelet_has_asked_for_is_done_though_it_has_ended(runtime: SimulatedRuntime) -> None:
+async def test_a_call_is_completed_after_its_kubelet_has_ended(runtime: SimulatedRuntime) -> None:
     pod = runtime.run_pod("default", "web", "web")
     async with runtime.nri.busy():
         asking = asyncio.create_task(create(runtime, pod))
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.wait({asking})
-    await runtime.settle()
+    await runtime.complete_calls()
     (made,) = runtime.containers_of("web")
     assert (made.started, made.running) == (False, False)
     await runtime.start_container(made.id)
@@ -41,7 +41,7 @@ async def test_what_a_kubelet_has_asked_for_is_done_though_it_has_ended(runtime:
     assert (ended.started, ended.running) == (True, False)
 
 
-async def test_when_the_machine_goes_down_what_was_asked_for_is_not_done(runtime: SimulatedRuntime) -> None:
+async def test_calls_are_cancelled_when_the_machine_is_switched_off(runtime: SimulatedRuntime) -> None:
     pod = runtime.run_pod("default", "web", "web")
     async with runtime.nri.busy():
         asking = asyncio.create_task(create(runtime, pod))
@@ -52,7 +52,7 @@ async def test_when_the_machine_goes_down_what_was_asked_for_is_not_done(runtime
     assert not runtime.nri.containers
 
 
-async def test_a_plugin_that_does_not_register_is_dropped(runtime: SimulatedRuntime) -> None:
+async def test_a_plugin_that_does_not_register_is_disconnected(runtime: SimulatedRuntime) -> None:
     runtime.nri.registration_timeout = 0.05
     reader, writer = await asyncio.open_unix_connection(runtime.nri.socket)
     assert await reader.read() == b""

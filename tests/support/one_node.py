@@ -90,7 +90,7 @@ class OneNode:
         await self.api.until(lambda: all(self.status(pod).get("phase") == "Running" for pod in pods))
 
     async def gone(self, pod: str) -> None:
-        """Waits until a pod is gone."""
+        """Waits until a pod is deleted."""
         await self.api.until(lambda: not self.status(pod))
 
     async def ready(self) -> None:

@@ -1,4 +1,4 @@
-"""The real agent of a node: as a task of this process, or as a process of its own."""
+"""Runs the real agent of a node: as a task of this process, or as a separate process."""
 
 import asyncio
 import contextlib
@@ -21,29 +21,29 @@ from dracpu_sandbox.errors import SandboxError, cause
 
 AgentKind = Literal["task", "process"]
 
-STOP_SECONDS: Final = 30.0  # a pod has 30 s to end
+STOP_SECONDS: Final = 30.0  # kubelet: a pod has 30 s to end by default
 
 
 class AgentEndedError(SandboxError):
-    """The agent has ended by itself."""
+    """The agent has exited by itself."""
 
 
 class AgentHost(Protocol):
-    """Runs an agent, again and again."""
+    """Runs an agent, any number of times."""
 
-    brutal: bool  # whether it is killed when it is stopped
+    brutal: bool  # whether stopping it means killing it
 
     async def serve(self) -> None:
-        """Until it is cancelled, which is SIGTERM to the agent; AgentEndedError when the agent ends by itself."""
+        """Runs until it is cancelled, which acts as SIGTERM; raises AgentEndedError if the agent exits by itself."""
         ...
 
     def read_machine_again(self) -> None:
-        """SIGHUP: CPUs came or went."""
+        """Acts as SIGHUP: the agent reads its CPUs again."""
         ...
 
 
 class TaskAgent:
-    """In this process, which cannot kill it: however it is stopped, it takes its leave."""
+    """Runs the agent in this process. It cannot be killed: even a brutal stop lets it clean up."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.brutal = False
@@ -60,7 +60,7 @@ class TaskAgent:
                 self._agent = Agent(options, topology, api)
                 await self._agent.run()
         except* DriverError as errors:
-            raise AgentEndedError(f"the agent of {options.node_name} has ended: {cause(errors)}") from errors
+            raise AgentEndedError(f"the agent of {options.node_name} has exited: {cause(errors)}") from errors
         finally:
             self._agent = None
 
@@ -71,7 +71,7 @@ class TaskAgent:
 
 
 class ProcessAgent:
-    """A process of its own; `brutal` is SIGKILL."""
+    """Runs the agent as a separate process; a brutal stop is SIGKILL."""
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self.brutal = False
@@ -89,7 +89,7 @@ class ProcessAgent:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for the sandbox, which stops its agents then
+                start_new_session=True,  # Ctrl-C goes to the sandbox only, which then stops its agents
             )
         try:
             code = await process.wait()
@@ -98,7 +98,7 @@ class ProcessAgent:
             raise
         finally:
             self._process = None
-        raise AgentEndedError(f"the agent has ended with {code}; its log is {self._log}")
+        raise AgentEndedError(f"the agent has exited with {code}; its log is {self._log}")
 
     def read_machine_again(self) -> None:
         """See AgentHost."""
@@ -111,6 +111,6 @@ class ProcessAgent:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
                     await process.wait()
-        if process.returncode is None:  # as the kubelet would, when its grace is over
+        if process.returncode is None:  # kubelet: kills after the grace period
             process.kill()
             await process.wait()

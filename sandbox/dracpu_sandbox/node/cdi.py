@@ -1,4 +1,4 @@
-"""CDI as the runtime reads it: from the names of devices to what they change in a container."""
+"""Reads CDI files as the runtime does: maps the names of devices to the changes that they make to a container."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,19 +9,19 @@ from dracpu_sandbox.errors import SandboxError
 
 
 class UnresolvableError(SandboxError):
-    """A device that no CDI file describes: the container cannot be created."""
+    """No CDI file describes the device, so the container cannot be created."""
 
 
 def environment_of(directory: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """The variables that these devices add to a container. Blocks on the file system.
+    """Returns the variables that these devices add to a container. Blocks on the file system.
 
-    Devices have full names, like dra.k8s.io/cpu=claim-1. A file's own edits come before those of its devices.
+    `names` are full names, like dra.k8s.io/cpu=claim-1. The edits of a file come before those of its devices.
     """
     if not names:
         return ()
     devices = _devices(directory)
     unknown = [name for name in names if name not in devices]
-    if unknown:  # containerd: so it says
+    if unknown:  # containerd: the text of its error
         raise UnresolvableError(f"CDI device injection failed: unresolvable CDI devices {', '.join(unknown)}")
     return tuple(entry for name in names for entry in devices[name])
 
@@ -34,7 +34,7 @@ def _devices(directory: Path) -> Mapping[str, Sequence[str]]:
             for device in spec["devices"]:
                 found[f"{spec['kind']}={device['name']}"] = [*_variables(spec), *_variables(device)]
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # CDI: a bad file takes away its devices, and no others
+            continue  # CDI: an invalid file affects only its own devices
     return found
 
 

@@ -1,7 +1,7 @@
-"""The kubelet's claims: prepared once for all their pods, unprepared with the last one, known after a restart.
+"""The kubelet's cache of claims: a claim is prepared once for all its pods, and unprepared after its last pod.
 
-After its restart a kubelet knows which claims there are and with which devices, not that they are prepared: the next
-pod of a claim has it prepared again.
+After a restart, a kubelet still has the claims and their devices, but not whether they are prepared: the next pod of a
+claim causes another call to prepare it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin, prepared
 
 @dataclass(frozen=True, slots=True)
 class AllocatedClaim:
-    """A claim that a pod needs, and the drivers whose devices it has."""
+    """A claim that a pod needs, and the drivers of its devices."""
 
     ref: ClaimRef
     drivers: tuple[str, ...]
@@ -31,20 +31,20 @@ class HeldDevice:
     device: PreparedDevice
 
     def serves(self, request: str) -> bool:
-        """Whether a container that names this request gets the device; "" names all."""
+        """Whether a container that refers to this request gets the device; "" refers to all requests."""
         return not request or not self.device.requests or request in self.device.requests
 
 
 @dataclass
 class CachedClaim:
-    """What the kubelet knows of a claim."""
+    """A claim in the kubelet's cache."""
 
     ref: ClaimRef
     drivers: tuple[str, ...]
     pods: set[str] = field(default_factory=set)  # UIDs
     devices: tuple[HeldDevice, ...] = ()
     prepared: bool = False
-    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # while its drivers are called
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while its drivers are called
 
 
 class ClaimCache:
@@ -55,12 +55,12 @@ class ClaimCache:
         self._claims: dict[str, CachedClaim] = {}  # by UID
 
     def forget_preparations(self) -> None:
-        """The kubelet starts again."""
+        """Marks all claims as not prepared, because the kubelet restarts."""
         for known in self._claims.values():
             known.prepared = False
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> None:
-        """Prepares what is not prepared yet, with one call for each driver; KubeletError fails the pod's attempt."""
+        """Prepares the unprepared claims, with one call to each driver; raises KubeletError if a call fails."""
         needed: dict[str, CachedClaim] = {}  # by UID: a pod may name a claim twice
         for claim in claims:
             known = needed[claim.ref.uid] = self._known(claim)
@@ -76,7 +76,7 @@ class ClaimCache:
                 self._claims[uid].prepared = True
 
     async def unprepare(self, pod_uid: str) -> None:
-        """The pod has ended: its claims are unprepared unless another pod has them. KubeletError: try again."""
+        """Unprepares the claims that only this pod uses, because it has ended. The caller retries a KubeletError."""
         async with _alone_with([known for known in self._claims.values() if pod_uid in known.pods]):
             last = [known for known in self._claims.values() if known.pods == {pod_uid}]
             for driver, group in _by_driver(last).items():
@@ -84,12 +84,12 @@ class ClaimCache:
             for known in self._claims.values():
                 known.pods.discard(pod_uid)
             for known in last:
-                known.prepared = False  # another pod may have come for it meanwhile, and prepares it anew
+                known.prepared = False  # another pod may have joined meanwhile, and must prepare it again
                 if not known.pods:
                     self._claims.pop(known.ref.uid, None)
 
     def devices(self, claim_uid: str, request: str = "") -> tuple[HeldDevice, ...]:
-        """What a container gets that names this request of a prepared claim."""
+        """Returns the devices for a container that refers to this request of a prepared claim."""
         known = self._claims.get(claim_uid)
         return tuple(held for held in known.devices if held.serves(request)) if known is not None else ()
 
@@ -134,7 +134,7 @@ class ClaimCache:
 
 @asynccontextmanager
 async def _alone_with(claims: Iterable[CachedClaim]) -> AsyncIterator[None]:
-    """Locks claims: no other pod prepares or unprepares them, or relies on a preparation that is about to end."""
+    """Locks claims, so that no other pod prepares, unprepares or uses them meanwhile."""
     async with AsyncExitStack() as stack:
         for known in sorted(claims, key=lambda claim: claim.ref.uid):
             await stack.enter_async_context(known.busy)

@@ -1,4 +1,4 @@
-"""Pods and containers as the runtime keeps them, and as NRI shows them."""
+"""Pods and containers as the runtime stores them and as NRI describes them."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ _ids = itertools.count(1)
 
 
 def next_container_id() -> str:
-    """An id that no other container of this process has."""
+    """Returns an id that is unique in this process."""
     return f"container-{next(_ids)}"
 
 
@@ -25,7 +25,7 @@ class PodSandbox:
     id: str = field(default_factory=lambda: f"sandbox-{next(_ids)}")
 
     def message(self) -> nri.PodSandbox:
-        """As the plugin sees it."""
+        """Returns the NRI message that describes the pod."""
         return nri.PodSandbox(id=self.id, name=self.name, namespace=self.namespace, uid=self.uid or f"uid-{self.name}")
 
 
@@ -38,27 +38,27 @@ class Container:
     name: str
     env: tuple[str, ...] = ()
     cdi_devices: tuple[str, ...] = ()
-    cpus: str = ""  # the cpuset of its cgroup; "": it may run anywhere
+    cpus: str = ""  # the cpuset of its cgroup; "": it may run on all CPUs
     state: "nri.ContainerState.ValueType" = nri.CONTAINER_CREATED
     stored: bool = False  # False while it is being created: updates do not find it
     ballast: int = 0  # bytes of environment, to make messages large
     program: Program = FOR_EVER
     exit_code: int = 0
     log: list[str] = field(default_factory=list)
-    ending: "asyncio.Task[None] | None" = None  # plays the program, where that ends by itself
+    ending: "asyncio.Task[None] | None" = None  # waits until the program ends, if it ends by itself
 
     @property
     def started(self) -> bool:
-        """Whether it runs, or has run."""
+        """Whether the container was started, and may have ended since."""
         return self.state != nri.CONTAINER_CREATED
 
     @property
     def running(self) -> bool:
-        """Whether it runs."""
+        """Whether the container is running."""
         return self.state == nri.CONTAINER_RUNNING
 
     def message(self, *, with_cdi: bool = True) -> nri.Container:
-        """As the plugin sees it."""
+        """Returns the NRI message that describes the container."""
         pod = self.pod.message()
         message = nri.Container(
             id=self.id,

@@ -1,6 +1,6 @@
-"""The simulated kubelet: drivers, claims and pods of one node.
+"""The simulated kubelet: manages the drivers, claims and pods of one node.
 
-What it does not do: images, volumes, probes, grace periods, networks, heartbeats, evictions.
+It does not implement images, volumes, probes, grace periods, networks, heartbeats and evictions.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ log = structlog.get_logger("kubelet")
 
 
 class NoContainerError(SandboxError):
-    """The node has no such pod, or the container has not started."""
+    """The node does not have this pod, or the container has not started."""
 
 
 class Kubelet:
-    """The kubelet of one node. A restart runs it again: it keeps what the real one finds in files and in statuses."""
+    """The kubelet of one node. It can run again: it keeps what a real one reads from files and statuses."""
 
     def __init__(self, node_name: str, root: Path, client: KubeClient, runtime: SimulatedRuntime, pace: Pace) -> None:
         self._node_name = node_name
@@ -49,18 +49,18 @@ class Kubelet:
         runtime.on_change = self._wake
 
     async def run(self) -> None:
-        """Runs until cancelled; containers go on without it."""
+        """Runs until it is cancelled; containers continue without it."""
         self._claims.forget_preparations()
-        await self._delete_slices()  # kubelet: deletes all slices of its node when it starts
+        await self._delete_slices()  # kubelet: deletes all slices of its node at its start
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self.plugins.run(), name=f"{self._node_name} plugins")
             self._group.create_task(self._events.run(), name=f"{self._node_name} events")
             for worker in self._workers.values():
-                self._carry(worker)
+                self._run_worker(worker)
             self._group.create_task(self._pods.run(), name=f"{self._node_name} pods")
 
     def container_of(self, namespace: str, pod: str, container: str) -> str:
-        """The id of a pod's container; raises NoContainerError."""
+        """Returns the id of a pod's container; raises NoContainerError."""
         for worker in self._workers.values():
             if (worker.pod.namespace, worker.pod.name) == (namespace, pod) and worker.container_id(container):
                 return worker.container_id(container)
@@ -74,7 +74,7 @@ class Kubelet:
         pod = Pod(event.object)
         if pod.is_mirror:
             return
-        for known in self._workers.values():  # a pod of the same name may have taken its place unseen
+        for known in self._workers.values():  # a missed deletion: a pod of the same name has replaced it
             other = known.pod
             if (other.namespace, other.name) == (pod.namespace, pod.name) and other.uid != pod.uid:
                 known.vanish()
@@ -86,7 +86,7 @@ class Kubelet:
             worker.update(pod)
         else:
             self._workers[pod.uid] = self._worker(pod)
-            self._carry(self._workers[pod.uid])
+            self._run_worker(self._workers[pod.uid])
 
     def _worker(self, pod: Pod) -> PodWorker:
         return PodWorker(
@@ -101,15 +101,15 @@ class Kubelet:
             pod_ip=str(pod.status.get("podIP") or address_of(self._node_name, next(self._hosts))),
         )
 
-    def _carry(self, worker: PodWorker) -> None:
+    def _run_worker(self, worker: PodWorker) -> None:
         pod = worker.pod
 
-        async def carry() -> None:
+        async def run() -> None:
             await worker.run()
             del self._workers[pod.uid]
 
         assert self._group is not None
-        self._group.create_task(carry(), name=f"{self._node_name} pod {pod.namespace}/{pod.name}")
+        self._group.create_task(run(), name=f"{self._node_name} pod {pod.namespace}/{pod.name}")
 
     def _wake(self, pod_uid: str) -> None:
         if worker := self._workers.get(pod_uid):
@@ -124,7 +124,7 @@ class Kubelet:
         return state.health, state.message
 
     async def _delete_slices(self, driver: str = "") -> None:
-        """All slices of this node, or those of one driver; tried until it is done."""
+        """Deletes all slices of this node, or those of one driver; retries until it succeeds."""
         fields = f"spec.nodeName={self._node_name}" + (f",spec.driver={driver}" if driver else "")
         while True:
             try:
@@ -132,7 +132,7 @@ class Kubelet:
                     with contextlib.suppress(NotFoundError):
                         await self._client.delete(SLICES, item["metadata"]["name"])
             except SandboxError as error:
-                log.warning("slices not deleted", node=self._node_name, error=str(error))
+                log.warning("cannot delete slices", node=self._node_name, error=str(error))
                 await asyncio.sleep(self._pace.pod_retry)
             else:
                 return

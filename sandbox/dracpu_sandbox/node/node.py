@@ -1,4 +1,4 @@
-"""A whole node: a machine, a container runtime, a kubelet and the real agent, below one folder.
+"""A simulated node: a machine, a container runtime, a kubelet and the real agent, in one folder.
 
 node = SimulatedNode("xeon", XEON, kubeconfig, folder)
 group.create_task(node.run())
@@ -39,18 +39,18 @@ from dracpu_sandbox.node.plugins import RegisteredPlugin
 from dracpu_sandbox.resources import NODES
 
 UP_SECONDS: Final = 30.0
-_STATUS_SECONDS: Final = 0.5  # a person watches
+_STATUS_SECONDS: Final = 0.5  # short, because a user is watching
 
 log = structlog.get_logger("node")
 
 
 class NodeError(SandboxError):
-    """The node cannot be brought up."""
+    """The node cannot be started."""
 
 
 @dataclass(eq=False)
 class SimulatedNode:
-    """One node of the cluster that the kubeconfig names."""
+    """One node of the cluster whose kubeconfig is given."""
 
     name: str
     machine: Machine
@@ -72,17 +72,17 @@ class SimulatedNode:
         self._kubelet: Kubelet | None = None
         self._client: KubeClient | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._context: contextvars.Context | None = None  # names the log file of this node, also for restarted parts
+        self._context: contextvars.Context | None = None  # carries the name of the node's log file to restarted parts
         self._kubelet_task: asyncio.Task[None] | None = None
         self._agent_task: asyncio.Task[None] | None = None
         self.agent_starts = 0  # how often the agent was started
         self.up = asyncio.Event()
 
     async def run(self) -> NoReturn:
-        """Runs until cancelled, and leaves nothing running then. Raises errors that the node cannot survive."""
+        """Runs until it is cancelled, and stops all its parts then. Raises errors that stop the node."""
         longest = self._var / "plugins_registry" / f"{DRIVER}-reg.sock"
         if len(bytes(longest)) > MAX_PATH_BYTES:
-            raise NodeError(f"{self.root} is too long for unix sockets below it: use a shorter folder")
+            raise NodeError(f"the path {self.root} is too long for unix sockets: use a shorter folder")
         await self._write_machine()
         try:
             async with KubeClient.from_kubeconfig(self.kubeconfig) as client, asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ class SimulatedNode:
                 await self.start_agent()
                 self.up.set()
                 await asyncio.Event().wait()
-            raise AssertionError("a node ends when it is cancelled only")
+            raise AssertionError("a node ends only when it is cancelled")
         except BaseExceptionGroup as failures:
             refused, others = failures.split(SandboxError)
             if refused is None or others is not None:
@@ -103,14 +103,14 @@ class SimulatedNode:
             await self._runtime.stop()
             await self._runtime.kill_everything()
 
-    # ---- what stories do
+    # ---- actions of stories and tests
 
     async def start_agent(self) -> None:
-        """A new agent; returns when the kubelet has registered it and the runtime has synchronized it."""
+        """Starts a new agent; returns when the kubelet has registered it and the runtime has synchronized it."""
         assert self._group is not None
         assert self._kubelet is not None
         if self._agent_task is not None:
-            raise NodeError(f"the agent of {self.name} runs already")
+            raise NodeError(f"the agent of {self.name} is already running")
         former = self._kubelet.plugins.expect_driver(DRIVER)
         assert self._context is not None
         context = self._context.copy()
@@ -120,29 +120,29 @@ class SimulatedNode:
         self.on_agent(self.name, True)
 
     async def stop_agent(self) -> None:
-        """SIGTERM, and no restart."""
+        """Stops the agent with SIGTERM, without a restart."""
         await self._end_agent(brutal=False)
 
     async def crash_agent(self) -> None:
-        """SIGKILL, as far as the host of the agent can, and no restart."""
+        """Stops the agent with SIGKILL, if it is a separate process, without a restart."""
         await self._end_agent(brutal=True)
 
     async def restart_kubelet(self) -> None:
-        """Ends the kubelet and runs it again; returns when the agent is registered again."""
+        """Stops the kubelet and starts it again; returns when the agent is registered again."""
         await self._end_kubelet()
         self._start_kubelet()
         if self._agent_task is not None:
             await self._agent_is_up()
 
     async def restart_runtime(self) -> None:
-        """containerd: its containers survive it. Returns when the agent is synchronized again."""
+        """Restarts containerd, whose containers keep running. Returns when the agent is synchronized again."""
         await self._runtime.stop()
         await self._runtime.start()
         if self._agent_task is not None:
             await self._agent_is_up()
 
     async def reboot(self) -> None:
-        """Containers and /run are gone, files of kubelet and agent stay; then everything starts again."""
+        """Deletes containers and /run, keeps the files of kubelet and agent, and starts everything again."""
         had_agent = self._agent_task is not None
         await self._end_agent(brutal=True)
         await self._end_kubelet()
@@ -154,37 +154,37 @@ class SimulatedNode:
             await self.start_agent()
 
     async def set_offline(self, cpus: CpuSet) -> None:
-        """These CPUs of the machine are offline from now on, and all others online."""
+        """Sets exactly these CPUs of the machine offline."""
         self.machine = replace(self.machine, offline=cpus)
         await self._write_machine()
-        self._runtime.look_at_cpus()
+        self._runtime.update_cpus()
         self._host.read_machine_again()
 
     async def kill_container(self, namespace: str, pod: str, container: str) -> None:
-        """SIGKILL to a container, which the kubelet starts again; raises NoContainerError."""
+        """Kills a container with SIGKILL; the kubelet starts it again. Raises NoContainerError."""
         await self._runtime.stop_container(self._container(namespace, pod, container))
 
     def cpuset_of(self, namespace: str, pod: str, container: str) -> str:
-        """Where a container may run; raises NoContainerError."""
+        """Returns the CPUs on which a container may run; raises NoContainerError."""
         return str(self._runtime.cpus_of(self._container(namespace, pod, container)))
 
     def environment_of(self, namespace: str, pod: str, container: str) -> dict[str, str]:
-        """A container's variables, those of CDI devices included; raises NoContainerError."""
+        """Returns the variables of a container, including those from CDI devices; raises NoContainerError."""
         return self._runtime.environment_of(self._container(namespace, pod, container))
 
     def logs(self, namespace: str, pod: str, container: str) -> str:
-        """What a container has written; raises NoContainerError."""
+        """Returns the output of a container; raises NoContainerError."""
         return self._runtime.log_of(self._container(namespace, pod, container))
 
     def _container(self, namespace: str, pod: str, container: str) -> str:
         if self._kubelet is None or self._kubelet_task is None:
-            raise NoContainerError(f"the kubelet of {self.name} is down")
+            raise NoContainerError(f"the kubelet of {self.name} is not running")
         container_id = self._kubelet.container_of(namespace, pod, container)
         if container_id not in self._runtime.nri.containers:
-            raise NoContainerError(f"container {container} of pod {namespace}/{pod} is gone")
+            raise NoContainerError(f"container {container} of pod {namespace}/{pod} was removed")
         return container_id
 
-    # ---- its parts
+    # ---- parts of the node
 
     async def _boot(self) -> None:
         self._run.mkdir(parents=True, exist_ok=True)
@@ -195,7 +195,7 @@ class SimulatedNode:
 
     async def _register_node(self) -> None:
         assert self._client is not None
-        with contextlib.suppress(ConflictError):  # kubelet: its Node exists from its last start
+        with contextlib.suppress(ConflictError):  # the Node exists since the kubelet's first start
             await self._client.create(NODES, node_of(self.name, self.machine))
         version = f"{self._runtime.nri.name}://{self._runtime.nri.version.removeprefix('v')}"
         status = node_status(self.name, self.machine, version, str(uuid.uuid4()), now())
@@ -213,7 +213,7 @@ class SimulatedNode:
     async def _end_kubelet(self) -> None:
         if self._kubelet_task is not None:
             await _cancel(self._kubelet_task)
-            await self._runtime.settle()
+            await self._runtime.complete_calls()
         self._kubelet_task = None
 
     async def _end_agent(self, *, brutal: bool) -> None:
@@ -224,7 +224,7 @@ class SimulatedNode:
         self._agent_task = None
         self.on_agent(self.name, False)
         if self._kubelet is not None:
-            self._kubelet.plugins.look()
+            self._kubelet.plugins.check_now()
 
     async def _supervise_agent(self) -> None:
         self._host.brutal = False
@@ -233,7 +233,7 @@ class SimulatedNode:
             try:
                 await self._host.serve()
             except AgentEndedError as error:
-                log.error("agent ended", node=self.name, error=str(error), restart_seconds=self.pace.agent_restart)
+                log.error("agent has exited", node=self.name, error=str(error), restart_seconds=self.pace.agent_restart)
             await asyncio.sleep(self.pace.agent_restart)
 
     async def _agent_is_up(self, former: RegisteredPlugin | None = None) -> None:
@@ -264,7 +264,7 @@ class SimulatedNode:
         return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self._log)
 
     async def _write_machine(self) -> None:
-        """Swaps the tree as a whole: a reader sees either the former machine or this one."""
+        """Replaces the machine's files at once: a reader gets either the old machine or the new one."""
         tree = await asyncio.to_thread(shared_tree, self.machine, self.root.parent / "machines")
         link, fresh = self.root / "machine", self.root / "machine.new"
         self.root.mkdir(parents=True, exist_ok=True)
@@ -274,7 +274,7 @@ class SimulatedNode:
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:
-    """Cancels a task and waits for its end; raises the error that it fails with."""
+    """Cancels a task and waits for its end; raises the error with which it fails."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and (error := task.exception()) is not None:

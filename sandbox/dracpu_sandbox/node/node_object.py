@@ -1,4 +1,4 @@
-"""The Node object that a simulated kubelet registers: pure."""
+"""Builds the Node object that a simulated kubelet registers, without I/O."""
 
 import zlib
 from typing import Final
@@ -11,13 +11,13 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def address_of(node_name: str, host: int) -> str:
-    """An address for a host of this node's network, at which nothing listens."""
+    """Returns an address in this node's network; nothing listens on it."""
     number = zlib.crc32(node_name.encode())
     return f"10.{number >> 8 & 0xFF}.{number & 0xFF}.{host % 254 + 1}"
 
 
 def node_of(name: str, machine: Machine) -> JsonObject:
-    """The Node that the kubelet creates."""
+    """Returns the Node that the kubelet creates."""
     arch = _ARCHITECTURES.get(machine.arch, machine.arch)
     labels = {"kubernetes.io/arch": arch, "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
     return {
@@ -29,7 +29,7 @@ def node_of(name: str, machine: Machine) -> JsonObject:
 
 
 def node_status(name: str, machine: Machine, runtime_version: str, boot_id: str, now: str) -> JsonObject:
-    """The status that the kubelet reports."""
+    """Returns the status that the kubelet reports."""
     resources = {"cpu": str(len(machine.online)), "memory": "64Gi", "pods": "110"}
     healthy = ("MemoryPressure", "DiskPressure", "PIDPressure")
     conditions = [

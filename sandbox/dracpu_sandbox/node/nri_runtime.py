@@ -1,13 +1,13 @@
-"""A container runtime with NRI, as far as a plugin can tell: real bytes on a real unix socket, no containers.
+"""A container runtime with NRI but without containers; plugins connect to a real unix socket and real messages.
 
     async with NriRuntime(tmp_path / "nri.sock") as runtime:
         await runtime.synchronized()                         # the plugin under test has connected
         web = await runtime.create_container(PodSandbox("web"), "app")
         assert runtime.cpuset_of(web) == "2-7"
 
-It behaves as containerd does where that is surprising: one lock for hooks and unsolicited updates, updates of unknown
-containers succeed and do nothing, an empty cpuset changes nothing, a plugin that answers too late is dropped and the
-container is created without it.
+It does what containerd does, also where that is surprising: one lock covers hooks and unsolicited updates; updates of
+unknown containers succeed without an effect; an empty cpuset changes nothing; a plugin that answers too late is
+disconnected, and the container is created without it.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from dracpu_sandbox.node.nri_wire import CallError, ConnectionLost, PluginConnec
 
 _SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 _OWN_SERVICE = "nri.pkg.api.v1alpha1.Runtime"
-_PATIENCE = 30.0  # seconds; long enough for any machine
+_PATIENCE = 30.0  # seconds; long enough for slow machines
 
 
 class HookError(SandboxError):
-    """The plugin, or a rule of the runtime, refused what the kubelet asked for."""
+    """The plugin, or a rule of the runtime, rejected a request of the kubelet."""
 
 
 class NriRuntime:
-    """The runtime. Attributes may be changed at any time."""
+    """The runtime. Tests may change its attributes at any time."""
 
     def __init__(
         self, socket: Path, *, name: str = "containerd", version: str = "v2.4.0", nri_version: str = "v0.12.2"
@@ -43,21 +43,21 @@ class NriRuntime:
         self.name = name
         self.version = version
         self.nri_version = nri_version
-        self.registration_timeout = 5.0  # seconds, as the next one
+        self.registration_timeout = 5.0  # seconds, as is request_timeout
         self.request_timeout = 2.0
-        self.own_methods = True  # False: NRI before 0.12, most hooks are StateChange
+        self.own_methods = True  # False: NRI before 0.12 sends most hooks as StateChange
         self.passes_cdi_devices = True  # False: containerd before 2.3
         self.sends_post_create = True
         self.skip_ids = False
         self.containers_per_chunk: int | None = None  # Synchronize in several requests
-        self.before_chunk: Callable[[int], None] | None = None  # called with the number of the chunk
+        self.before_chunk: Callable[[int], None] | None = None  # called with the number of each chunk
         self.failing_updates: set[str] = set()  # containers whose cgroup cannot be written
         self.refuse_registration = ""
         self.containers: dict[str, Container] = {}
-        self.connections = 0  # registrations so far
-        self.subscribed = 0  # what the plugin answered to Configure
+        self.connections = 0  # number of registrations so far
+        self.subscribed = 0  # the events in the plugin's answer to Configure
         self.registration = nri.RegisterPluginRequest()
-        self.lost: list[str] = []  # why plugins were dropped
+        self.lost: list[str] = []  # why plugins were disconnected
         self.on_change: Callable[[], None] = lambda: None  # a container's cpuset may have changed
         self._plugin: PluginConnection | None = None
         self._open: set[PluginConnection] = set()
@@ -77,12 +77,12 @@ class NriRuntime:
     # ---- the process
 
     async def start(self) -> None:
-        """Listens on a new socket."""
+        """Starts to listen on a new socket."""
         self.socket.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(self._accept, self.socket)
 
     async def stop(self) -> None:
-        """Ends; containers go on without it."""
+        """Stops the runtime; its containers continue."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -91,19 +91,19 @@ class NriRuntime:
         await self.until(lambda: not self._open)
 
     async def restart(self) -> None:
-        """A new process with the old containers."""
+        """Replaces the process; the containers remain."""
         await self.stop()
         await self.start()
 
     def drop(self) -> None:
-        """Closes the plugin's connection, as after an answer that came too late."""
+        """Closes the plugin's connection, as the runtime does after a late answer."""
         self._plugin = None
         for connection in self._open:
             connection.close()
 
     @asynccontextmanager
     async def busy(self) -> AsyncIterator[None]:
-        """As long as a hook of another plugin takes: updates that plugins ask for have to wait."""
+        """Holds the lock, as the hook of another plugin does: updates that plugins request must wait."""
         async with self._nri_lock:
             yield
 
@@ -112,11 +112,11 @@ class NriRuntime:
         await self.until(lambda: self._plugin is not None)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for something that the plugin brings about, such as a cpuset; TimeoutError when it does not."""
+        """Waits for an effect of the plugin, such as a cpuset; raises TimeoutError if it does not occur."""
         async with asyncio.timeout(_PATIENCE), self._changed:
             await self._changed.wait_for(condition)
 
-    # ---- what the kubelet asks for
+    # ---- requests of the kubelet
 
     async def create_container(
         self,
@@ -128,7 +128,7 @@ class NriRuntime:
         cpus: str = "",
         start: bool = True,
     ) -> str:
-        """Creates and starts a container; its id. Raises HookError where the kubelet would see an error."""
+        """Creates and starts a container; returns its id. Raises HookError where the kubelet would get an error."""
         made = Container(next_container_id(), pod, name, tuple(env), tuple(cdi_devices), cpus)
         try:
             await self._create(made)
@@ -141,7 +141,7 @@ class NriRuntime:
         made.stored = True
         await self._notify()
         if self.sends_post_create:
-            await self._tell("PostCreateContainer", nri.POST_CREATE_CONTAINER, made)
+            await self._send("PostCreateContainer", nri.POST_CREATE_CONTAINER, made)
         if start:
             await self.start_container(made.id)
         return made.id
@@ -157,7 +157,7 @@ class NriRuntime:
         container.state = nri.CONTAINER_RUNNING
 
     async def stop_container(self, container_id: str, container: Container | None = None) -> None:
-        """The container ends, by itself or not."""
+        """Marks the container as ended, and calls the plugin's hook."""
         ended = container or self.containers[container_id]
         ended.state = nri.CONTAINER_STOPPED
         request = nri.StopContainerRequest(pod=ended.pod.message(), container=self._message(ended))
@@ -169,13 +169,13 @@ class NriRuntime:
             self.lost.append(f"StopContainer: {error}")  # the runtime only logs it
 
     async def remove_container(self, container_id: str, container: Container | None = None) -> None:
-        """The runtime forgets the container."""
+        """Removes the container from the runtime."""
         removed = container or self.containers[container_id]
         self.containers.pop(container_id, None)
-        await self._tell("RemoveContainer", nri.REMOVE_CONTAINER, removed)
+        await self._send("RemoveContainer", nri.REMOVE_CONTAINER, removed)
 
     async def update_container(self, container_id: str, *, cpus: str = "") -> None:
-        """The kubelet changes the container's resources; its CPU manager may set cpus. Raises HookError."""
+        """Changes the container's resources, as the kubelet does; its CPU manager may set cpus. Raises HookError."""
         container = self.containers[container_id]
         request = nri.UpdateContainerRequest(pod=container.pod.message(), container=self._message(container))
         request.linux_resources.cpu.cpus = cpus
@@ -185,13 +185,13 @@ class NriRuntime:
         except CallError as error:
             raise HookError(str(error)) from error
         for update in nri.UpdateContainerResponse.FromString(answer or b"").update:
-            if update.container_id == container_id:  # without the id it is ignored
+            if update.container_id == container_id:  # an update without the id is ignored
                 cpus = update.linux.resources.cpu.cpus or cpus
         container.cpus = cpus or container.cpus
         await self._notify()
 
     def cpuset_of(self, container_id: str) -> str:
-        """The cpuset of a container's cgroup; "": it may run anywhere."""
+        """Returns the cpuset of a container's cgroup; "" allows all CPUs."""
         return self.containers[container_id].cpus
 
     # ---- hooks
@@ -210,7 +210,7 @@ class NriRuntime:
             made.cpus = response.adjust.linux.resources.cpu.cpus or made.cpus
             await self._apply(response.update)
 
-    async def _tell(self, method: str, event: nri.Event.ValueType, container: Container) -> None:
+    async def _send(self, method: str, event: nri.Event.ValueType, container: Container) -> None:
         try:
             await self._event(method, event, container)
         except CallError as error:
@@ -229,7 +229,7 @@ class NriRuntime:
                 await self._call(method, nri.RemoveContainerRequest(pod=pod, container=message))
 
     async def _call(self, method: str, request: Message) -> bytes | None:
-        """None: no plugin, or the plugin was lost over this call; the runtime goes on without it."""
+        """Calls the plugin; returns None if there is no plugin, or if it is lost during the call."""
         if self._plugin is None:
             return None
         plugin = self._plugin
@@ -241,7 +241,7 @@ class NriRuntime:
             return None
 
     async def _apply(self, updates: Iterable[nri.ContainerUpdate]) -> list[str]:
-        """Writes cgroups; the containers for which that failed."""
+        """Writes cgroups; returns the containers whose cgroup could not be written."""
         failed: list[str] = []
         for update in updates:
             container = self.containers.get(update.container_id)
@@ -278,7 +278,7 @@ class NriRuntime:
             self.registration = nri.RegisterPluginRequest.FromString(payload)
             self.connections += 1
             registered.set()
-            await configured.wait()  # so Configure comes before the answer to the registration
+            await configured.wait()  # so that Configure comes before the answer to the registration
             return nri.Empty().SerializeToString()
 
         connection = PluginConnection(reader, writer, serve, skip_ids=self.skip_ids)
@@ -330,7 +330,7 @@ class NriRuntime:
         size = self.containers_per_chunk or max(len(alive), 1)
         chunks = [alive[start : start + size] for start in range(0, len(alive), size)] or [[]]
         pods = list({known.pod.id: known.pod.message() for known in alive}.values())
-        deadline = asyncio.get_running_loop().time() + self.request_timeout  # one for all chunks
+        deadline = asyncio.get_running_loop().time() + self.request_timeout  # one deadline for all chunks
         for number, chunk in enumerate(chunks):
             if self.before_chunk is not None:
                 self.before_chunk(number)
@@ -344,11 +344,11 @@ class NriRuntime:
             )
             response = nri.SynchronizeResponse.FromString(answer)
             if response.more != more or (more and response.update):
-                raise ConnectionLost("an answer to a part of the list that is no answer to a part")
+                raise ConnectionLost("the answer to a chunk does not match the chunk")
         return response.update
 
     async def _update_containers(self, request: nri.UpdateContainersRequest) -> bytes:
-        async with self._nri_lock:  # waits for the hook at hand
+        async with self._nri_lock:  # waits for a running hook
             if await self._apply(request.update):
                 raise CallError(2, "NRI update of some containers failed")
         return nri.UpdateContainersResponse().SerializeToString()

@@ -1,7 +1,7 @@
-"""The runtime's end of an NRI connection, reading and writing as the Go implementation does.
+"""The runtime's side of an NRI connection, which reads and writes as the Go implementation does.
 
-Written apart from the agent's own code, so that a mistake there is not repeated here. What matters is how Go reads: a
-buffer of 4096 bytes over whole mux frames, so a larger frame at the wrong place ends the connection.
+It shares no code with the agent, so that it does not repeat the agent's mistakes. It imitates how Go reads: through a
+buffer of 4096 bytes for whole mux frames, so that a larger frame in the wrong place ends the connection.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ MAX_DATA = 4 << 20
 
 
 class CallError(Exception):
-    """The plugin answered with a status."""
+    """The plugin answered with an error status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class ConnectionLost(Exception):  # noqa: N818 - not an error here: runtimes carry on
-    """The plugin has closed its connection, or has sent something that Go cannot read."""
+class ConnectionLost(Exception):  # noqa: N818 - not an error here: runtimes continue
+    """The plugin has closed its connection, or has sent data that Go cannot read."""
 
 
 class _GoReader:
-    """bufio.Reader over one logical connection of the mux."""
+    """Reads one logical connection of the mux, as Go's bufio.Reader does."""
 
     def __init__(self) -> None:
         self.frames: asyncio.Queue[bytes] = asyncio.Queue()
@@ -43,7 +43,7 @@ class _GoReader:
             if not self._buffered:
                 frame = await self.frames.get()
                 if len(frame) > max(wanted, GO_BUFFER):
-                    raise ConnectionLost(f"ENOMEM: a frame of {len(frame)} bytes where {wanted} were to be read")
+                    raise ConnectionLost(f"ENOMEM: a frame of {len(frame)} bytes where at most {wanted} were expected")
                 self._buffered = frame
             result += self._buffered[:wanted]
             self._buffered = self._buffered[wanted:]
@@ -51,7 +51,7 @@ class _GoReader:
 
 
 class PluginConnection:
-    """One connected plugin."""
+    """A connected plugin."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class PluginConnection:
         self._streams = {PLUGIN: _GoReader(), RUNTIME: _GoReader()}
         self._answers: dict[int, asyncio.Future[ttrpc_pb2.Response]] = {}
         self._next_id = 1
-        self._id_step = 4 if skip_ids else 2  # Go burns an id on a message that turns out too large
+        self._id_step = 4 if skip_ids else 2  # Go skips an id after a message that is too large
         self.closed = asyncio.Event()
         self.reason = ""
 
     async def run(self) -> None:
-        """Until either side closes, or something comes that Go cannot read."""
+        """Runs until either side closes the connection, or the plugin sends data that Go cannot read."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._read_answers(), name="nri answers")
@@ -86,7 +86,7 @@ class PluginConnection:
             self.close()
 
     def close(self) -> None:
-        """Drops the plugin."""
+        """Disconnects the plugin."""
         self._writer.transport.abort()
         self.closed.set()
         for answer in self._answers.values():
@@ -94,7 +94,7 @@ class PluginConnection:
                 answer.cancel()
 
     async def call(self, service: str, method: str, payload: bytes, seconds: float) -> bytes:
-        """Calls the plugin. A plugin that does not answer in time is lost; one that answers an error is not."""
+        """Calls the plugin. A plugin that does not answer in time is lost; an answer with an error raises CallError."""
         stream, self._next_id = self._next_id, self._next_id + self._id_step
         request = ttrpc_pb2.Request(
             service=service,

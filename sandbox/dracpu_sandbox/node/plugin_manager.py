@@ -1,8 +1,8 @@
 """The kubelet's plugin manager: it registers drivers that appear, restart and disappear.
 
-A new socket in plugins_registry is a driver to be registered, another file in its place is a driver that has restarted,
-and a socket that disappears is a driver that has ended. A lost connection alone means none of this: only when it stays
-lost for `Pace.wipe` seconds, the driver's slices on this node are deleted.
+A new socket in plugins_registry means a new driver, a new file in its place means that the driver has restarted, and a
+missing socket means that the driver has stopped. A lost connection changes no registration: only if it stays lost for
+`Pace.wipe` seconds, the driver's slices on this node are deleted.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from dracpu_agent.kubelet.proto import kubelet_health_pb2 as health
 from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin, register
 
-HURRY: Final = 0.02  # seconds between two looks while a driver is known to be starting
-HURRY_LOOKS: Final = 500
+STARTING_SECONDS: Final = 0.02  # between two checks while a driver is starting
+STARTING_CHECKS: Final = 500
 _HEALTH: Final = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy", health.UNKNOWN: "Unknown"}
 
 log = structlog.get_logger("kubelet")
 
-Identity = tuple[int, int]  # a file: another one after each restart of its driver
+Identity = tuple[int, int]  # of a socket file, which each start of a driver replaces
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """The health of a device as its driver has reported it, how long that is valid, and the driver's message."""
+    """The health of a device as its driver reports it, the time until which it is valid, and the driver's message."""
 
     health: str
     until: float
@@ -49,7 +49,7 @@ class _Socket:
 
 
 class PluginManager:
-    """Knows the registered drivers while `run` runs."""
+    """Registers drivers while `run` runs."""
 
     def __init__(
         self, registry: Path, pace: Pace, wipe: Callable[[str], Awaitable[None]], on_health: Callable[[], None]
@@ -61,57 +61,57 @@ class PluginManager:
         self._sockets: dict[Path, _Socket] = {}
         self._wiping: dict[str, asyncio.Task[None]] = {}
         self._health: dict[tuple[str, str, str], DeviceState] = {}  # driver, pool, device
-        self._hurry = 0  # quick looks that are left
-        self._look = asyncio.Event()
+        self._quick_checks = 0  # how many are left
+        self._check = asyncio.Event()
         self._registered = asyncio.Event()  # replaced at each registration
 
     def find(self, driver: str) -> RegisteredPlugin:
-        """A registered driver; KubeletError when there is none of this name."""
+        """Returns a registered driver; raises KubeletError if it is not registered."""
         for known in self._sockets.values():
             if known.plugin is not None and known.plugin.info.name == driver:
                 return known.plugin
-        raise KubeletError(f"DRA driver {driver} is not registered")  # kubelet: its words
+        raise KubeletError(f"DRA driver {driver} is not registered")  # kubelet: the text of its error
 
     def expect_driver(self, driver: str) -> RegisteredPlugin | None:
-        """Looks more often for a driver that is starting, where the real kubelet uses inotify.
+        """Checks more often while a driver is starting, where the real kubelet uses inotify.
 
-        Returns the registration of its former process: a killed driver leaves its socket and so stays registered.
+        Returns the registration of the previous process: a killed driver leaves its socket and stays registered.
         """
-        self._hurry = HURRY_LOOKS
-        self._look.set()
+        self._quick_checks = STARTING_CHECKS
+        self._check.set()
         with suppress(KubeletError):
             return self.find(driver)
         return None
 
     async def registered(self, driver: str, former: RegisteredPlugin | None = None) -> RegisteredPlugin:
-        """Waits until the driver is registered, by another process than the former registration."""
+        """Waits until the driver is registered by another process than that of the former registration."""
         while True:
             with suppress(KubeletError):
                 if (found := self.find(driver)) is not former:
                     return found
             await self._registered.wait()
 
-    def look(self) -> None:
-        """Looks into plugins_registry now."""
-        self._look.set()
+    def check_now(self) -> None:
+        """Reads plugins_registry now."""
+        self._check.set()
 
     def device(self, driver: str, pool: str, device: str) -> DeviceState:
-        """The health of a device; unknown when the driver has not reported it for the length of its lease."""
+        """Returns the health of a device; it is unknown when the last report has expired."""
         now = asyncio.get_running_loop().time()
-        said = self._health.get((driver, pool, device))
-        return said if said is not None and now < said.until else DeviceState("Unknown", now)
+        reported = self._health.get((driver, pool, device))
+        return reported if reported is not None and now < reported.until else DeviceState("Unknown", now)
 
     async def run(self) -> None:
-        """Runs until cancelled, and closes all connections then."""
+        """Runs until it is cancelled, and closes all connections then."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
                     await self._reconcile(group)
-                    self._look.clear()
-                    self._hurry = max(0, self._hurry - 1)
+                    self._check.clear()
+                    self._quick_checks = max(0, self._quick_checks - 1)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(HURRY if self._hurry else self._pace.registry):
-                            await self._look.wait()
+                        async with asyncio.timeout(STARTING_SECONDS if self._quick_checks else self._pace.registry):
+                            await self._check.wait()
         finally:
             for known in self._sockets.values():
                 if known.plugin is not None:
@@ -146,7 +146,7 @@ class PluginManager:
         known.tasks.append(group.create_task(watch, name=f"{driver} connection"))
         if plugin.health_service:
             known.tasks.append(group.create_task(self._follow_health(plugin), name=f"{driver} health"))
-        self._hurry = 0
+        self._quick_checks = 0
         registered, self._registered = self._registered, asyncio.Event()
         registered.set()
 
@@ -172,7 +172,7 @@ class PluginManager:
 
     async def _wipe(self, driver: str) -> None:
         await asyncio.sleep(self._pace.wipe)
-        log.info("driver is away, its slices are deleted", driver=driver, seconds=self._pace.wipe)
+        log.info("driver is disconnected, deleting its slices", driver=driver, seconds=self._pace.wipe)
         await self._wipe_slices(driver)
 
     async def _follow_health(self, plugin: RegisteredPlugin) -> None:
@@ -180,20 +180,20 @@ class PluginManager:
         while True:
             try:
                 async for devices in plugin.watch_health():
-                    self._learn_health(driver, devices)
+                    self._store_health(driver, devices)
             except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.UNIMPLEMENTED:  # kubelet: does not ask again
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:  # kubelet: does not retry
                     return
-            self._forget_health(driver)  # kubelet: the end of the stream clears all
+            self._forget_health(driver)  # kubelet: the end of the stream clears all health
             await asyncio.sleep(self._pace.health_retry)
 
-    def _learn_health(self, driver: str, devices: list[health.DeviceHealth]) -> None:
+    def _store_health(self, driver: str, devices: list[health.DeviceHealth]) -> None:
         now = asyncio.get_running_loop().time()  # kubelet: the time of receipt counts, not the driver's
         before = self._plain_health(driver)
-        for said in devices:
-            key = (driver, said.device.pool_name, said.device.device_name)
-            lease = said.health_check_timeout_seconds or 30  # kubelet: 30 s where the driver names none
-            self._health[key] = DeviceState(_HEALTH.get(said.health, "Unknown"), now + lease, said.message)
+        for report in devices:
+            key = (driver, report.device.pool_name, report.device.device_name)
+            lease = report.health_check_timeout_seconds or 30  # kubelet: 30 s by default
+            self._health[key] = DeviceState(_HEALTH.get(report.health, "Unknown"), now + lease, report.message)
         if self._plain_health(driver) != before:
             self._on_health()
 
@@ -209,12 +209,12 @@ class PluginManager:
 
 
 def _sockets_in(directory: Path) -> Mapping[Path, Identity]:
-    """The sockets of a directory, without hidden ones."""
+    """Returns the sockets of a directory, except hidden ones."""
     found: dict[Path, Identity] = {}
     if not directory.is_dir():
         return found
     for path in sorted(directory.iterdir()):
-        with suppress(FileNotFoundError):  # gone in this moment
+        with suppress(FileNotFoundError):  # it was deleted meanwhile
             if path.is_socket() and not path.name.startswith("."):  # kubelet: must not start with "."
                 stat = path.stat()
                 found[path] = (stat.st_ino, stat.st_ctime_ns)

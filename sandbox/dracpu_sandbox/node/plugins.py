@@ -1,11 +1,11 @@
-"""The kubelet's end of a DRA plugin's sockets: registration, preparing and unpreparing claims, the health of devices.
+"""The kubelet's side of a DRA plugin's sockets: registration, preparing and unpreparing claims, device health.
 
     plugin = await register(root / "plugins_registry/dra.cpu-reg.sock")
     devices = await plugin.prepare_one(claim)           # raises KubeletError with the driver's text
     async for devices in plugin.watch_health(): ...
     await plugin.close()
 
-Its deadlines and its checks are those of the real one; its calls are real gRPC over real sockets.
+Deadlines and checks are those of the real kubelet; calls are real gRPC over real sockets.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ from dracpu_sandbox.errors import SandboxError
 DRA_SERVICES: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 KNOWN_SERVICES: Final = DRA_SERVICES + HEALTH_SERVICES
-GET_INFO_SECONDS: Final = 1.0  # kubelet: GetInfo has 1 s
-NOTIFY_SECONDS: Final = 5.0  # kubelet: NotifyRegistrationStatus has 5 s
-CLAIM_SECONDS: Final = 45.0  # kubelet: NodePrepareResources and NodeUnprepareResources have 45 s
+GET_INFO_SECONDS: Final = 1.0  # kubelet: timeout of GetInfo
+NOTIFY_SECONDS: Final = 5.0  # kubelet: timeout of NotifyRegistrationStatus
+CLAIM_SECONDS: Final = 45.0  # kubelet: timeout of NodePrepareResources and NodeUnprepareResources
 
-# A plugin that comes back on the socket of a former one must not wait for the other's reconnection.
+# A plugin that reuses the socket of its predecessor must not wait for the reconnection of the old channel.
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000))
 
 
 class KubeletError(SandboxError):
-    """A call of a driver failed; the kubelet would log the message, or show it on the pod."""
+    """A call to a driver failed; the real kubelet logs the message or shows it on the pod."""
 
 
-async def register(socket: Path, knows: Sequence[str] = KNOWN_SERVICES, driver: str = "") -> "RegisteredPlugin":
-    """Asks the plugin behind a registration socket for its name and services, and reports the outcome to it.
+async def register(socket: Path, supported: Sequence[str] = KNOWN_SERVICES, driver: str = "") -> "RegisteredPlugin":
+    """Reads the name and the services of the plugin behind a registration socket, and reports the outcome to it.
 
-    `knows` are the services that this kubelet speaks; a `driver` that is given must be the plugin's name.
+    `supported` are the services that this kubelet supports; `driver`, if given, must be the plugin's name.
     """
     channel = _dial(socket)
     try:
         info = await _unary(
             channel, "/pluginregistration.Registration/GetInfo", registration.PluginInfo, GET_INFO_SECONDS
         )(registration.InfoRequest())
-        problem = _problem(info, driver, knows)
+        problem = _problem(info, driver, supported)
         notify = _unary(
             channel,
             "/pluginregistration.Registration/NotifyRegistrationStatus",
@@ -61,7 +61,7 @@ async def register(socket: Path, knows: Sequence[str] = KNOWN_SERVICES, driver: 
         await channel.close(None)
     if problem:
         raise KubeletError(problem)
-    common = [service for service in info.supported_versions if service in knows]
+    common = [service for service in info.supported_versions if service in supported]
     return RegisteredPlugin(
         info,
         _dial(Path(info.endpoint)),
@@ -77,25 +77,25 @@ class RegisteredPlugin:
         self, info: registration.PluginInfo, channel: grpc.aio.Channel, dra_service: str, health_service: str
     ) -> None:
         self.info = info
-        self.dra_service = dra_service  # the one that the kubelet chose
+        self.dra_service = dra_service  # the version that the kubelet chose
         self.health_service = health_service
         self._channel = channel
 
     async def close(self) -> None:
-        """Ends the connection, and every call on it."""
+        """Closes the connection, and ends every call on it."""
         await self._channel.close(None)
 
     async def prepare(
         self, *claims: ClaimRef, seconds: float = CLAIM_SECONDS
     ) -> Mapping[str, dra.NodePrepareResourceResponse]:
-        """One call for all claims; the answers by claim UID."""
+        """Prepares claims in one call; returns the answers by claim UID."""
         call = _unary(self._channel, self._method("NodePrepareResources"), dra.NodePrepareResourcesResponse, seconds)
         answer = await call(dra.NodePrepareResourcesRequest(claims=[_claim(claim) for claim in claims]))
         _exactly(claims, answer.claims)
         return dict(answer.claims)
 
     async def unprepare(self, *claims: ClaimRef, seconds: float = CLAIM_SECONDS) -> Mapping[str, str]:
-        """One call for all claims; the error texts by claim UID, "" where all is well."""
+        """Unprepares claims in one call; returns the errors by claim UID, "" for success."""
         method = self._method("NodeUnprepareResources")
         call = _unary(self._channel, method, dra.NodeUnprepareResourcesResponse, seconds)
         answer = await call(dra.NodeUnprepareResourcesRequest(claims=[_claim(claim) for claim in claims]))
@@ -103,20 +103,20 @@ class RegisteredPlugin:
         return {uid: outcome.error for uid, outcome in answer.claims.items()}
 
     async def prepare_one(self, claim: ClaimRef, seconds: float = CLAIM_SECONDS) -> tuple[PreparedDevice, ...]:
-        """A pod with one claim; an error of the driver fails it."""
+        """Prepares one claim; raises an error of the driver as KubeletError."""
         answer = (await self.prepare(claim, seconds=seconds))[claim.uid]
         if answer.error:
             raise KubeletError(answer.error)
         return prepared_devices(answer)
 
     async def unprepare_one(self, claim: ClaimRef, seconds: float = CLAIM_SECONDS) -> None:
-        """The last pod of a claim has ended."""
+        """Unprepares one claim; raises an error of the driver as KubeletError."""
         error = (await self.unprepare(claim, seconds=seconds))[claim.uid]
         if error:
             raise KubeletError(error)
 
     async def watch_health(self) -> AsyncGenerator[list[health.DeviceHealth]]:
-        """Each message of the driver; ends when the driver ends the stream."""
+        """Yields each message of the driver until the driver ends the stream."""
         stream = self._channel.unary_stream(
             f"/{self.health_service}/NodeWatchResources",
             request_serializer=health.NodeWatchResourcesRequest.SerializeToString,
@@ -139,7 +139,7 @@ class RegisteredPlugin:
 
 
 def prepared_devices(answer: dra.NodePrepareResourceResponse) -> tuple[PreparedDevice, ...]:
-    """The devices of one claim."""
+    """Returns the devices of one claim."""
     return tuple(
         PreparedDevice(
             requests=tuple(device.request_names),
@@ -152,14 +152,14 @@ def prepared_devices(answer: dra.NodePrepareResourceResponse) -> tuple[PreparedD
     )
 
 
-def _problem(info: registration.PluginInfo, driver: str, knows: Sequence[str]) -> str:
+def _problem(info: registration.PluginInfo, driver: str, supported: Sequence[str]) -> str:
     if info.type != "DRAPlugin":
         return f"plugin type {info.type!r} is not DRAPlugin"
     if driver and info.name != driver:
         return f"plugin name {info.name!r} is not {driver!r}"
     if not info.endpoint.startswith("/"):
         return f"endpoint {info.endpoint!r} is not an absolute path"
-    if not any(service in knows for service in info.supported_versions if service in DRA_SERVICES):
+    if not any(service in supported for service in info.supported_versions if service in DRA_SERVICES):
         return f"none of {list(info.supported_versions)} is supported"
     return ""
 
@@ -175,17 +175,17 @@ def _unary(
         method, request_serializer=lambda message: message.SerializeToString(), response_deserializer=answer.FromString
     )
 
-    async def ask(request: Any) -> Any:
+    async def send(request: Any) -> Any:
         try:
             return await call(request, timeout=seconds)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # grpc ends the calls of a channel that is closed as if their callers were cancelled
-            raise KubeletError(f"{method.rpartition('/')[2]}: the plugin was deregistered meanwhile") from error
+            # grpc cancels the calls of a closed channel in the same way as the calls of a cancelled task
+            raise KubeletError(f"{method.rpartition('/')[2]}: the plugin was deregistered during the call") from error
 
-    return ask
+    return send
 
 
 def _claim(claim: ClaimRef) -> dra.Claim:
@@ -193,6 +193,6 @@ def _claim(claim: ClaimRef) -> dra.Claim:
 
 
 def _exactly(asked: Sequence[ClaimRef], answered: Mapping[str, object]) -> None:
-    wanted = {claim.uid for claim in asked}  # kubelet: a missing or an unknown UID fails the pod
-    if wanted != set(answered):
-        raise KubeletError(f"asked for claims {sorted(wanted)}, the driver answered for {sorted(answered)}")
+    expected = {claim.uid for claim in asked}  # kubelet: a missing or unknown UID fails the pod
+    if expected != set(answered):
+        raise KubeletError(f"requested claims {sorted(expected)}, but the driver answered for {sorted(answered)}")

@@ -1,4 +1,4 @@
-"""The status that the kubelet writes on a pod: pure."""
+"""Builds the status that the kubelet writes to a pod, without I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ _CREATING: Final = "ContainerCreating"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the kubelet knows of a pod when it writes the status."""
+    """The state of a pod when the kubelet writes its status."""
 
     phase: Phase
     runs: Runs
-    cpus: Mapping[str, str]  # by container, of those that run
+    cpus: Mapping[str, str]  # of running containers, by name
     health: Mapping[str, Sequence[JsonObject]]  # by container: allocatedResourcesStatus
     has_sandbox: bool
     node_ip: str
@@ -26,7 +26,7 @@ class Seen:
 
 
 def status_of(pod: Pod, seen: Seen) -> JsonObject:
-    """A strategic patch of the status: conditions of others stay, ours keep the time of their last change."""
+    """Returns a strategic merge patch of the status. It keeps conditions of other writers and transition times."""
     init = [container for container in pod.containers if container.is_init]
     main = [container for container in pod.containers if not container.is_init]
     over = seen.phase in ("Succeeded", "Failed")
@@ -71,7 +71,7 @@ def _condition(kind: str, true: bool, reason: str = "", message: str = "") -> Js
 
 
 def _turned(condition: JsonObject, former: JsonObject | None, now: str) -> JsonObject:
-    """Adds the time of its last change, and removes outdated fields: a strategic patch keeps what it does not name."""
+    """Adds the transition time, and removes outdated fields, which a strategic merge patch would keep otherwise."""
     if former is None:
         return {**condition, "lastTransitionTime": now}
     same = former["status"] == condition["status"]

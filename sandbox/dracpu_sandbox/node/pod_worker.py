@@ -1,4 +1,4 @@
-"""One pod on its node, from the moment that it is bound until it is gone from the API server."""
+"""Runs one pod on its node, from its binding until it is deleted from the API server."""
 
 import asyncio
 import contextlib
@@ -28,14 +28,14 @@ log = structlog.get_logger("kubelet")
 
 
 class PodTroubleError(SandboxError):
-    """Containers that cannot be started now; they are tried again."""
+    """Containers cannot be started now; the kubelet retries."""
 
 
 @dataclass(eq=False)
 class PodWorker:
-    """Runs one pod. When it is cancelled, it leaves everything as it is: containers outlive the kubelet."""
+    """Runs one pod. Cancelling it leaves containers and claims as they are: containers outlive the kubelet."""
 
-    pod: Pod  # as it was seen last
+    pod: Pod  # its last known version
     client: KubeClient
     runtime: SimulatedRuntime
     claims: ClaimCache
@@ -49,36 +49,36 @@ class PodWorker:
     def __post_init__(self) -> None:
         self._runs: dict[str, Run] = {}
         self._claim_uids: dict[str, str] = {}  # by the claims' names in the pod
-        self._gone = False  # from the API server
+        self._gone = False  # whether it was deleted from the API server
         self._wake = asyncio.Event()
         self._reported: JsonObject = {}
-        self._crashed_until: dict[str, float] = {}  # containers that wait for their next start
-        self._failures = 0  # attempts in a row
+        self._crashed_until: dict[str, float] = {}  # containers that wait before their next start
+        self._failures = 0  # consecutive failed attempts
 
     @property
     def _leaving(self) -> bool:
         return self._gone or self.pod.deleted
 
     def update(self, pod: Pod) -> None:
-        """The pod has changed."""
+        """Takes over a new version of the pod."""
         self.pod = pod
         self._wake.set()
 
     def vanish(self) -> None:
-        """The pod was deleted from the API server, perhaps by force: its containers must be removed."""
+        """Ends the pod, which was deleted from the API server, perhaps by force: its containers must be removed."""
         self._gone = True
         self._wake.set()
 
     def wake(self) -> None:
-        """A container or a device has changed."""
+        """Checks the pod, because a container or a device has changed."""
         self._wake.set()
 
     def container_id(self, name: str) -> str:
-        """The newest container of this name; "" when there is none."""
+        """Returns the id of the newest container of this name; "" if there is none."""
         return self._runs.get(name, Run()).id
 
     async def run(self) -> None:
-        """Until the pod is gone."""
+        """Runs until the pod is deleted."""
         self._adopt()
         if self.pod.status.get("phase") not in _OVER:
             await self._live()
@@ -88,10 +88,10 @@ class PodWorker:
             await self._woken()
         await self._repeat("delete", self._delete)
 
-    # ---- while it lives
+    # ---- while the pod runs
 
     def _adopt(self) -> None:
-        """Compares with the runtime after a restart of the kubelet or a reboot of the node."""
+        """Updates the containers' states from the runtime after a restart of the kubelet or a reboot of the node."""
         left = {known.name: known for known in self.runtime.containers_of(self.pod.uid) if known.started}
         for name, run in self._runs.items():
             if run.state == "running" and name not in left:
@@ -104,7 +104,7 @@ class PodWorker:
     async def _live(self) -> None:
         while not self._leaving:
             self._wake.clear()
-            self._look()
+            self._record_ends()
             if phase_of(self.pod, self._runs) in _OVER:
                 return
             wait: float | None = None
@@ -117,8 +117,8 @@ class PodWorker:
                 wait = self.pace.pod_retry
             await self._woken(wait)
 
-    def _look(self) -> None:
-        """Notes which containers have ended."""
+    def _record_ends(self) -> None:
+        """Records which containers have ended."""
         for known in self.runtime.containers_of(self.pod.uid):
             run = self._runs.get(known.name)
             if run is None or run.id != known.id or run.state != "running" or known.running:
@@ -131,7 +131,7 @@ class PodWorker:
             self._runs[known.name] = ended
 
     async def _advance(self) -> None:
-        """Starts everything that can be started now. Raises an error for what cannot, when all else is done."""
+        """Starts all containers that can be started now, then raises an error for those that failed."""
         if self.runtime.pod(self.pod.uid) is None:
             await self._make_sandbox()
         elif not self._claim_uids:
@@ -184,7 +184,7 @@ class PodWorker:
         return found
 
     async def _start(self, container: ContainerSpec) -> str:
-        """Creates and starts a container; returns why it does not run, or ""."""
+        """Creates and starts a container; returns the error that prevents this, or ""."""
         sandbox = self.runtime.pod(self.pod.uid)
         assert sandbox is not None
         run = self._runs.get(container.name, Run())
@@ -201,7 +201,7 @@ class PodWorker:
             failing = "RunContainerError"
             await self.runtime.start_container(made)
         except SandboxError as error:
-            with contextlib.suppress(SandboxError):  # the next attempt does it
+            with contextlib.suppress(SandboxError):  # the next attempt will retry it
                 await self._clear(container.name)
             problem = f"{container.name}: {error}"
             self._runs[container.name] = run.holding(failing, str(error))
@@ -220,20 +220,20 @@ class PodWorker:
         ]
         return tuple(dict.fromkeys(ids))
 
-    # ---- how it ends
+    # ---- the end of the pod
 
     async def _end(self) -> None:
-        """Stops what runs, then gives back the claims; each step may fail, and is tried again then."""
+        """Stops containers, then unprepares claims; the caller retries if a step fails."""
         for known in self.runtime.containers_of(self.pod.uid):
             if known.running:
                 self.events.emit(self.pod.object, "Killing", f"Stopping container {known.name}")
                 await self.runtime.stop_container(known.id)
-        self._look()
+        self._record_ends()
         await self.claims.unprepare(self.pod.uid)
         self.runtime.remove_pod(self.pod.uid)
 
     async def _delete(self) -> None:
-        """Containers that have ended keep their logs until the pod is deleted."""
+        """Removes containers and the pod object. Until then, ended containers keep their logs."""
         for known in self.runtime.containers_of(self.pod.uid):
             await self.runtime.remove_container(known.id)
         if self._gone:
@@ -242,12 +242,12 @@ class PodWorker:
             await self.client.delete(PODS, self.pod.name, self.pod.namespace, grace=0, uid=self.pod.uid)
 
     async def _clear(self, name: str) -> None:
-        """Removes what is left of a container's former attempts."""
+        """Removes the ended containers of a name, which earlier attempts have left."""
         for known in self.runtime.containers_of(self.pod.uid):
             if known.name == name and not known.running:
                 await self.runtime.remove_container(known.id)
 
-    # ---- its status
+    # ---- the status of the pod
 
     async def _report(self) -> None:
         if self._gone:
@@ -255,7 +255,7 @@ class PodWorker:
         status = status_of(self.pod, self._seen())
         if _plain(status) == self._reported:
             return
-        with contextlib.suppress(NotFoundError):  # deleted this moment
+        with contextlib.suppress(NotFoundError):  # it was deleted meanwhile
             await self.client.patch_status(PODS, self.pod.object, status)
             self._reported = _plain(status)
 
@@ -284,8 +284,8 @@ class PodWorker:
             resources = []
             for held in self.claims.devices(self._claim_uids.get(in_pod, ""), request):
                 health, message = self.health_of(held.driver, held.device.pool, held.device.device)
-                told = {"resourceID": next(iter(held.device.cdi_ids), held.device.device), "health": health}
-                resources.append({**told, **({"message": message} if message else {})})
+                reported = {"resourceID": next(iter(held.device.cdi_ids), held.device.device), "health": health}
+                resources.append({**reported, **({"message": message} if message else {})})
             if resources:
                 shown.append({"name": f"claim:{in_pod}" + (f"/{request}" if request else ""), "resources": resources})
         return shown
@@ -302,7 +302,7 @@ class PodWorker:
         try:
             await attempt()
         except SandboxError as error:
-            log.warning("pod waits", step=what, pod=self.pod.name, namespace=self.pod.namespace, error=str(error))
+            log.warning("pod step failed", step=what, pod=self.pod.name, namespace=self.pod.namespace, error=str(error))
             return False
         return True
 
@@ -315,7 +315,7 @@ class PodWorker:
 
 
 def _plain(status: JsonObject) -> JsonObject:
-    """Without times, which differ each time."""
+    """Returns the status without times, which always differ."""
     return {
         **status,
         "startTime": "",

@@ -1,4 +1,4 @@
-"""Which containers of a pod must be started, and the pod's phase: computed from the pod object and its containers."""
+"""Computes from a pod object and its containers' states which containers must start, and the pod's phase."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,8 +8,8 @@ from typing import Final, Literal
 from dracpu_sandbox.node.programs import Program, program_of
 from dracpu_sandbox.resources import MIRROR_ANNOTATION, JsonObject
 
-HOLD_ANNOTATION: Final = "sandbox.dra.cpu/hold"  # a pod that bears it is not started yet
-EXTENDED: Final = "extended-resources"  # what we call the claim that a pod's extended resources have become
+HOLD_ANNOTATION: Final = "sandbox.dra.cpu/hold"  # a pod with this annotation is not started yet
+EXTENDED: Final = "extended-resources"  # our name for the claim that replaces a pod's extended resources
 
 Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 
@@ -21,71 +21,71 @@ class ContainerSpec:
     name: str
     image: str
     program: Program
-    env: tuple[str, ...]  # the literal ones
+    env: tuple[str, ...]  # only variables with a literal value
     claims: tuple[tuple[str, str], ...]  # name in the pod, request ("": all)
     restart: str  # Always, OnFailure, Never
     is_init: bool = False
-    is_sidecar: bool = False  # an init container that is not waited for
+    is_sidecar: bool = False  # an init container that keeps running
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod object, and what the kubelet reads from it."""
+    """A pod object, with the properties that the kubelet needs."""
 
     object: JsonObject
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
+        """The pod's namespace."""
         return str(self.object["metadata"]["namespace"])
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The pod's name."""
         return str(self.object["metadata"]["name"])
 
     @property
     def uid(self) -> str:
-        """Its UID, which differs from that of a former pod of its name."""
+        """The pod's UID, which distinguishes it from earlier pods of its name."""
         return str(self.object["metadata"]["uid"])
 
     @property
     def deleted(self) -> bool:
-        """Whether it is to end."""
+        """Whether the pod's deletion was requested."""
         return bool(self.object["metadata"].get("deletionTimestamp"))
 
     @property
     def is_held(self) -> bool:
-        """Whether it is not to be started yet, as while a volume of it is not mounted."""
+        """Whether the pod must not be started yet, as if a volume were not mounted."""
         return HOLD_ANNOTATION in (self.object["metadata"].get("annotations") or {})
 
     @property
     def is_mirror(self) -> bool:
-        """Whether it mirrors something that runs without it, as the pods of agents do."""
+        """Whether the pod only shows something that runs without it, as the agents' pods do."""
         return MIRROR_ANNOTATION in (self.object["metadata"].get("annotations") or {})
 
     @property
     def status(self) -> JsonObject:
-        """Its status."""
+        """The pod's status, or {}."""
         return self.object.get("status") or {}
 
     @cached_property
     def containers(self) -> tuple[ContainerSpec, ...]:
-        """All of them, in the order in which they start."""
+        """All containers, in the order in which they start."""
         spec = self.object["spec"]
         policy = str(spec.get("restartPolicy") or "Always")
         init = [_container(item, policy, is_init=True) for item in spec.get("initContainers") or ()]
         return (*init, *(_container(item, policy) for item in spec["containers"]))
 
     def container(self, name: str) -> ContainerSpec:
-        """One of them."""
+        """Returns a container by its name."""
         return next(container for container in self.containers if container.name == name)
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
-        """Claims by their names in the pod -> names of the objects; "" for one that is not made yet.
+        """Maps the names of claims in the pod to names of claim objects; "" for a claim that was not made yet.
 
-        A template's claim stands in the status, and so does the one that extended resources have become.
+        The status names the claims made from templates, and the claim that replaces extended resources.
         """
         made = {
             status["name"]: status.get("resourceClaimName") for status in self.status.get("resourceClaimStatuses") or ()
@@ -103,7 +103,7 @@ class Pod:
         return found
 
     def claims_of(self, container: ContainerSpec) -> tuple[tuple[str, str], ...]:
-        """What a container gets: name of the claim in the pod, request."""
+        """Returns the claims of a container, each with its name in the pod and the request."""
         mappings = (self.status.get("extendedResourceClaimStatus") or {}).get("requestMappings") or ()
         extended = tuple(
             (EXTENDED, mapping["requestName"]) for mapping in mappings if mapping["containerName"] == container.name
@@ -116,27 +116,27 @@ class Run:
     """The state of a container, through all its restarts."""
 
     state: Literal["waiting", "running", "ended"] = "waiting"
-    id: str = ""  # of the runtime's container, the newest one
+    id: str = ""  # of the newest container in the runtime
     restarts: int = 0
     since: str = ""  # when it was started
     ended: str = ""  # when it ended
     exit_code: int = 0
-    reason: str = ""  # how it has ended
+    reason: str = ""  # why it ended
     held: tuple[str, str] | None = None  # why it cannot be started now: reason and message
     last: "Run | None" = None  # the run before this one
 
     def started(self, container_id: str, now: str) -> "Run":
-        """It runs, for the first time or again."""
+        """Returns the state after a start, which may be the first one."""
         before = replace(self, held=None, last=None) if self.state == "ended" else self.last
         return Run("running", container_id, self.restarts + (self.state == "ended"), since=now, last=before)
 
     def finished(self, exit_code: int, now: str, reason: str = "") -> "Run":
-        """It has ended."""
+        """Returns the state after the container's end."""
         reason = reason or ("Error" if exit_code else "Completed")
         return replace(self, state="ended", ended=now, exit_code=exit_code, reason=reason)
 
     def holding(self, reason: str, message: str) -> "Run":
-        """It cannot be started now."""
+        """Returns the state of a container that cannot be started now."""
         return replace(self, held=(reason, message))
 
 
@@ -144,9 +144,9 @@ Runs = Mapping[str, Run]  # by the container's name
 
 
 def due(pod: Pod, runs: Runs) -> tuple[str, ...]:
-    """The containers that must be started now: the init containers one by one, then the others together.
+    """Returns the containers that must be started now: the init containers one by one, then the others together.
 
-    A sidecar that has ended is started again, but nobody waits for it: it has started once.
+    A sidecar that has ended is started again, but the other containers do not wait for it.
     """
     again: tuple[str, ...] = ()
     for container in pod.containers:
@@ -169,7 +169,7 @@ def due(pod: Pod, runs: Runs) -> tuple[str, ...]:
 
 
 def phase_of(pod: Pod, runs: Runs) -> Phase:
-    """The pod's phase, as long as it is not deleted."""
+    """Returns the phase of a pod that is not deleted."""
     for container in pod.containers:
         run = runs.get(container.name, Run())
         if container.is_init and not container.is_sidecar:
@@ -184,7 +184,7 @@ def phase_of(pod: Pod, runs: Runs) -> Phase:
 
 
 def restart_delay(restarts: int, first: float, most: float) -> float:
-    """How long a container that has ended waits; the first restart comes at once, the later ones ever more slowly."""
+    """Returns the delay before a restart: none before the first one, then it doubles each time."""
     return min(most, first * 2.0 ** min(restarts - 1, 30)) if restarts else 0.0
 
 

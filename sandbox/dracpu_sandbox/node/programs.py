@@ -1,10 +1,10 @@
-"""What a container does, as far as the sandbox plays it.
+"""Parses the commands of containers that the sandbox simulates.
 
-    true            ends well                   false       ends with 1
-    sleep N[s|m|h]  ends well after that        exit N      ends with N
-    sh -c "..."     these, one after the other with ; or &&, among commands that take no time (echo, grep, ...)
+    true            succeeds                    false       exits with 1
+    sleep N[s|m|h]  succeeds after that time    exit N      exits with N
+    sh -c "..."     runs these commands, separated by ; or &&, and commands that take no time (echo, grep, ...)
 
-Everything else runs until it is stopped, and so does a container without a command.
+Every other command runs until it is stopped, and so does a container without a command.
 """
 
 import re
@@ -22,9 +22,9 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How long a container runs, and with what it ends."""
+    """How long a container runs, and its exit code."""
 
-    seconds: float | None = None  # None: until it is stopped
+    seconds: float | None = None  # None: it runs until it is stopped
     exit_code: int = 0
 
 
@@ -32,7 +32,7 @@ FOR_EVER: Final = Program()
 
 
 def program_of(words: Sequence[str]) -> Program:
-    """What this command line does; `command` and `args` of a container together."""
+    """Parses a command line, which is `command` and `args` of a container together."""
     if len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS and words[1] == "-c":
         return _script(words[2])
     return _command(words)
@@ -44,7 +44,7 @@ def _script(text: str) -> Program:
         for part in line.split("&&"):
             try:
                 words = shlex.split(part)
-            except ValueError:  # a quoted separator: more shell than is played here
+            except ValueError:  # a quoted separator: such scripts are not simulated
                 return FOR_EVER
             done = _command(words) if words else Program(0, exit_code)
             if done.seconds is None:
@@ -53,7 +53,7 @@ def _script(text: str) -> Program:
             if words[:1] == ["exit"]:
                 return Program(seconds, exit_code)
             if exit_code:
-                break  # && goes on after success only
+                break  # && continues after success only
     return Program(seconds, exit_code)
 
 

@@ -1,7 +1,7 @@
-"""The simulated container runtime: what the kubelet asks of containerd, over a runtime that speaks NRI.
+"""The simulated container runtime: containerd's interface for the kubelet, based on a runtime that speaks NRI.
 
 A container has a cpuset and a program (programs.py), and logs on which CPUs it may run. It survives a restart of the
-runtime, as it does under containerd's shims; a reboot it does not.
+runtime, as containerd's shims ensure, but not a reboot.
 """
 
 import asyncio
@@ -26,42 +26,42 @@ _T = TypeVar("_T")
 
 
 class RuntimeDownError(SandboxError):
-    """The runtime is down."""
+    """The runtime is not running."""
 
 
 def effective_cpus(configured: str, online: CpuSet) -> CpuSet:
-    """Where a container may run: cgroup v2 gives a cpuset without any online CPU the parent's."""
+    """Returns where a container may run: on all online CPUs, as in cgroup v2, if none of its cpuset is online."""
     return CpuSet.parse(configured) & online or online
 
 
 class SimulatedRuntime:
-    """One node's runtime, from `start` to `stop`."""
+    """The container runtime of one node."""
 
     def __init__(self, socket: Path, cdi_dir: Path, online: Callable[[], CpuSet]) -> None:
         self.nri = NriRuntime(socket, version=VERSION, nri_version=NRI_VERSION)
-        self.nri.on_change = self.look_at_cpus
-        self.on_change: Callable[[str], None] = lambda pod_uid: None  # a container of this pod has changed
+        self.nri.on_change = self.update_cpus
+        self.on_change: Callable[[str], None] = lambda pod_uid: None  # called when a container of this pod has changed
         self._cdi_dir = cdi_dir
         self._online = online
         self._up = False
         self._sandboxes: dict[str, PodSandbox] = {}  # by pod UID
-        self._calls: set[asyncio.Task[Any]] = set()  # of the kubelet, at hand
+        self._calls: set[asyncio.Task[Any]] = set()  # the kubelet's calls that have not completed
 
     # ---- the process
 
     async def start(self) -> None:
-        """Serves the NRI socket and the kubelet."""
+        """Starts to serve the NRI socket and the kubelet."""
         self.nri.socket.parent.mkdir(parents=True, exist_ok=True)
         await self.nri.start()
         self._up = True
 
     async def stop(self) -> None:
-        """Stops the runtime; its containers run on."""
+        """Stops the runtime; its containers continue."""
         self._up = False
         await self.nri.stop()
 
     async def kill_everything(self) -> None:
-        """The machine goes down: containers and pods end without any notice."""
+        """Ends all containers and pods without an event, as when the machine is switched off."""
         endings = [known.ending for known in self.nri.containers.values() if known.ending is not None]
         for task in (*self._calls, *endings):
             task.cancel()
@@ -69,56 +69,56 @@ class SimulatedRuntime:
         self._sandboxes.clear()
         self.nri.containers.clear()
 
-    async def settle(self) -> None:
-        """Waits until all calls are complete, before the kubelet is started again."""
+    async def complete_calls(self) -> None:
+        """Waits until all calls have completed; then the kubelet can be started again."""
         await asyncio.gather(*self._calls, return_exceptions=True)
 
-    # ---- what the kubelet asks for
+    # ---- requests of the kubelet
 
     def pod(self, uid: str) -> PodSandbox | None:
-        """The sandbox of a pod, when it has one."""
+        """Returns the sandbox of a pod, or None."""
         return self._sandboxes.get(uid)
 
     def run_pod(self, namespace: str, name: str, uid: str) -> PodSandbox:
-        """Makes a sandbox."""
+        """Creates the sandbox of a pod."""
         self._require_up()
         self._sandboxes[uid] = PodSandbox(name, namespace, uid)
         return self._sandboxes[uid]
 
     def remove_pod(self, uid: str) -> None:
-        """Its containers are removed already."""
+        """Removes the sandbox of a pod, whose containers must be removed already."""
         self._sandboxes.pop(uid, None)
 
     def containers_of(self, pod_uid: str) -> list[Container]:
-        """All containers of a pod, oldest first; those that have ended stay until they are removed."""
+        """Returns all containers of a pod, oldest first, including those that have ended but are not removed."""
         return [known for known in self.nri.containers.values() if known.pod.uid == pod_uid]
 
     async def create(
         self, pod: PodSandbox, name: str, *, env: Sequence[str], cdi_devices: Sequence[str], program: Program
     ) -> str:
-        """Creates a container; its id. Raises HookError, UnresolvableError, RuntimeDownError."""
+        """Creates a container; returns its id. Raises HookError, UnresolvableError, RuntimeDownError."""
         self._require_up()
-        return await self._to_the_end(self._create(pod, name, env, cdi_devices, program))
+        return await self._complete(self._create(pod, name, env, cdi_devices, program))
 
     async def start_container(self, container_id: str) -> None:
         """Starts a created container. Raises HookError."""
         self._require_up()
-        await self._to_the_end(self._start(self.nri.containers[container_id]))
+        await self._complete(self._start(self.nri.containers[container_id]))
 
     async def stop_container(self, container_id: str) -> None:
-        """Ends a container at once: nothing in it could use a grace period."""
+        """Ends a container at once: its simulated program could not use a grace period."""
         self._require_up()
-        await self._to_the_end(self._stop(self.nri.containers[container_id]))
+        await self._complete(self._stop(self.nri.containers[container_id]))
 
     async def remove_container(self, container_id: str) -> None:
-        """Forgets a container that has ended, or was never started."""
+        """Removes a container that has ended, or was never started."""
         self._require_up()
-        await self._to_the_end(self.nri.remove_container(container_id))
+        await self._complete(self.nri.remove_container(container_id))
 
     async def _create(
         self, pod: PodSandbox, name: str, env: Sequence[str], cdi_devices: Sequence[str], program: Program
     ) -> str:
-        # containerd: CDI devices are injected before the hook, so that plugins see their environment.
+        # containerd: CDI devices are injected before the hook, so that plugins see their variables.
         injected = await asyncio.to_thread(environment_of, self._cdi_dir, cdi_devices)
         made = await self.nri.create_container(pod, name, env=[*env, *injected], cdi_devices=cdi_devices, start=False)
         self.nri.containers[made].program = program
@@ -127,20 +127,20 @@ class SimulatedRuntime:
     async def _start(self, container: Container) -> None:
         await self.nri.start_container(container.id)
         if container.program.seconds is not None:
-            container.ending = asyncio.create_task(self._play(container), name=f"{container.id} plays")
-        self.look_at_cpus()
+            container.ending = asyncio.create_task(self._run_program(container), name=f"{container.id} runs")
+        self.update_cpus()
 
     async def _stop(self, container: Container) -> None:
         if container.state == nri.CONTAINER_STOPPED:
             if container.ending is not None:
-                await asyncio.wait((container.ending,))  # it ends by itself at this moment, and plugins get the event
+                await asyncio.wait((container.ending,))  # it is ending by itself, and plugins get the event
             return
         if container.ending is not None:
             container.ending.cancel()
         await self._end(container, KILLED)
 
-    async def _to_the_end(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Completes a call even if the kubelet that made it is cancelled, so that plugins see no half of it."""
+    async def _complete(self, call: Coroutine[Any, Any, _T]) -> _T:
+        """Completes a call even if the calling kubelet is cancelled, so that plugins never see half of a call."""
         task = asyncio.create_task(call, name="runtime call")
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -149,32 +149,32 @@ class SimulatedRuntime:
         except asyncio.CancelledError:
             task.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
-            )  # nobody waits for its result any more
+            )  # nothing waits for its result any more
             raise
 
-    # ---- what can be seen of containers
+    # ---- the state of containers
 
     def cpus_of(self, container_id: str) -> CpuSet:
-        """The CPUs that a container may run on."""
+        """Returns the CPUs on which a container may run."""
         return effective_cpus(self.nri.cpuset_of(container_id), self._online())
 
     def environment_of(self, container_id: str) -> dict[str, str]:
-        """The variables of a container."""
+        """Returns the variables of a container."""
         return dict(entry.split("=", 1) for entry in self.nri.containers[container_id].env)
 
     def log_of(self, container_id: str) -> str:
-        """What a container has written."""
+        """Returns the output of a container."""
         return "".join(self.nri.containers[container_id].log)
 
-    def look_at_cpus(self) -> None:
-        """Running containers notice on which CPUs they may run now, and write it into their logs."""
+    def update_cpus(self) -> None:
+        """Writes the allowed CPUs into the logs of the running containers for which they have changed."""
         for container in self.nri.containers.values():
             line = f"Cpus_allowed_list:\t{self.cpus_of(container.id)}\n"
             if container.running and container.log[-1:] != [line]:
                 container.log.append(line)
                 self.on_change(container.pod.uid)
 
-    async def _play(self, container: Container) -> None:
+    async def _run_program(self, container: Container) -> None:
         await asyncio.sleep(container.program.seconds or 0)
         await self._end(container, container.program.exit_code)
 
@@ -186,4 +186,4 @@ class SimulatedRuntime:
 
     def _require_up(self) -> None:
         if not self._up:
-            raise RuntimeDownError("the container runtime is down: it does not answer on its socket")
+            raise RuntimeDownError("the container runtime is not running")
