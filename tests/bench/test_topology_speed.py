@@ -10,7 +10,7 @@ from dracpu_sandbox.machines.presets import EPYC_512, EPYC_NPS4, HYBRID, LAB, XE
 from dracpu_sandbox.machines.tree import directory, write_tree
 
 NO_SMT = Machine("512 cores, no SMT", arch="aarch64", sockets=2, cores=uniform(256), numa_nodes=8, l3_groups=0)
-MACHINES = (LAB, HYBRID, XEON_SNC2, EPYC_NPS4, EPYC_512, NO_SMT.but(Quirk.NO_L3_IDS, Quirk.CAPACITY))
+MACHINES = (LAB, HYBRID, XEON_SNC2, EPYC_NPS4, EPYC_512, NO_SMT.with_quirks(Quirk.NO_L3_IDS, Quirk.CAPACITY))
 REPEATS = 10
 
 

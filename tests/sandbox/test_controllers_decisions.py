@@ -1,4 +1,4 @@
-"""What controllers decide, without a cluster."""
+"""Tests the decisions of the controllers without a cluster."""
 
 import pytest
 from dra_objects import pod, request, template
@@ -8,7 +8,7 @@ from dracpu_sandbox.controllers.releasing import uses
 from dracpu_sandbox.scheduler.claims import released
 
 
-def test_a_claim_is_made_of_its_template_and_belongs_to_the_pod() -> None:
+def test_a_claim_has_the_spec_of_its_template_and_is_owned_by_the_pod() -> None:
     made_of = template("cpus", request(count=2))
     made_of["spec"]["metadata"] = {"labels": {"team": "a"}, "annotations": {"why": "speed"}}
     found = claim_from(made_of, pod("p", templates=["cpus"]), "cpus")
@@ -31,17 +31,17 @@ def test_a_claim_is_made_of_its_template_and_belongs_to_the_pod() -> None:
     }
 
 
-def test_a_long_name_leaves_room_for_what_is_generated() -> None:
+def test_a_long_name_leaves_room_for_the_generated_suffix() -> None:
     found = claim_from(template("cpus", request()), pod("p" * 253, templates=["cpus"]), "cpus")
     assert len(found["metadata"]["generateName"]) + 5 == 253
 
 
-def test_claims_of_templates_are_missing_until_the_pod_is_told_of_one_that_is_there() -> None:
+def test_a_claim_is_missing_until_it_exists_and_the_pods_status_names_it() -> None:
     waiting = pod("p", "given", templates=["a", "b", "none"])
     waiting["status"] = {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "p-a-12345"}, {"name": "none"}]}
     made = {("default", "p-a-12345"): {"metadata": {"ownerReferences": [{"uid": "uid-of-p"}]}}}
-    assert [one["name"] for one in missing_claims(waiting, lambda key: None)] == ["a", "b"]
-    assert [one["name"] for one in missing_claims(waiting, made.get)] == ["b"]
+    assert [entry["name"] for entry in missing_claims(waiting, lambda key: None)] == ["a", "b"]
+    assert [entry["name"] for entry in missing_claims(waiting, made.get)] == ["b"]
     assert missing_claims({**waiting, "status": {"phase": "Succeeded"}}, made.get) == []
     waiting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert missing_claims(waiting, made.get) == []
@@ -54,7 +54,7 @@ def running(**changes):
 
 
 @pytest.mark.parametrize(
-    "one, answer",
+    "user, expected",
     [
         (running(), True),
         (running(metadata={"deletionTimestamp": "now"}), True),  # its containers may still run
@@ -65,11 +65,11 @@ def running(**changes):
         (None, False),
     ],
 )
-def test_a_pod_uses_its_claim_until_nothing_of_it_can_run(one, answer) -> None:
-    assert uses(one, "uid-of-p") is answer
+def test_a_pod_uses_its_claim_until_its_containers_cannot_run(user, expected) -> None:
+    assert uses(user, "uid-of-p") is expected
 
 
-def test_a_claim_keeps_its_devices_until_the_last_user_is_gone() -> None:
+def test_a_claim_keeps_its_devices_until_its_last_user_has_ended() -> None:
     users = [{"name": name, "uid": name} for name in ("a", "b")]
     status = {"allocation": {"devices": {}}, "reservedFor": users, "devices": [{"driver": "dra.cpu"}]}
     held = {"metadata": {"name": "c"}, "status": status}

@@ -1,4 +1,4 @@
-"""Controllers and scheduler on a real HTTP server: claims come with their pods, and go with them."""
+"""Tests controllers and scheduler with a real HTTP server: claims are made for pods, and deleted after them."""
 
 import pytest
 from aiohttp import web
@@ -24,13 +24,13 @@ async def plane():
 CLUSTER = [device_class(), node("n1"), slice_of("n1", [grouped("g", 8)])]
 
 
-def unallocated(one):
-    return "allocation" not in (one.get("status") or {})
+def unallocated(item):
+    return "allocation" not in (item.get("status") or {})
 
 
 async def claim_of(plane, name):
-    """The name of the claim that was made for a pod."""
-    made = await plane.until(PODS, name, lambda one: (one.get("status") or {}).get("resourceClaimStatuses"))
+    """Returns the name of the claim that was made for a pod."""
+    made = await plane.until(PODS, name, lambda item: (item.get("status") or {}).get("resourceClaimStatuses"))
     return made["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
 
 
@@ -45,27 +45,27 @@ async def test_a_claim_is_made_from_the_template_and_scheduled(plane) -> None:
     assert made["status"]["reservedFor"][0]["name"] == "p"
 
 
-async def test_a_pod_waits_for_its_template_and_is_told_once(plane) -> None:
+async def test_a_missing_template_is_reported_once_and_the_pod_waits(plane) -> None:
     await plane.add(*CLUSTER, pod("p", templates=["cpus"]))
-    told = await plane.event("FailedResourceClaimCreation")
-    assert told["note"].startswith('PodResourceClaim cpus: resource claim template "cpus": ')
+    event = await plane.event("FailedResourceClaimCreation")
+    assert event["note"].startswith('PodResourceClaim cpus: resource claim template "cpus": ')
     await plane.add(template("cpus", request(cpus=2)))
     assert await plane.bound("p") == "n1"
-    reasons = [one["reason"] for one in await plane.client.list(EVENTS)]
+    reasons = [event["reason"] for event in await plane.client.list(EVENTS)]
     assert reasons.count("FailedResourceClaimCreation") == 1
 
 
-async def test_a_claim_is_released_when_its_pod_has_ended_and_another_gets_the_devices(plane) -> None:
+async def test_a_claim_is_released_when_its_pod_has_ended_and_another_pod_can_use_it(plane) -> None:
     await plane.add(*CLUSTER, claim("c", request(cpus=8)), pod("p", "c"))
     await plane.bound("p")
     await plane.phase("p", "Succeeded")
-    free = await plane.until(CLAIMS, "c", lambda one: unallocated(one) and not one["metadata"].get("finalizers"))
+    free = await plane.until(CLAIMS, "c", lambda item: unallocated(item) and not item["metadata"].get("finalizers"))
     assert "reservedFor" not in free.get("status", {})
     await plane.add(pod("q", "c"))
     assert await plane.bound("q") == "n1"
 
 
-async def test_a_generated_claim_goes_when_its_pod_is_deleted(plane) -> None:
+async def test_a_generated_claim_is_deleted_with_its_pod(plane) -> None:
     await plane.add(*CLUSTER, template("cpus", request(cpus=8)), pod("p", templates=["cpus"]))
     await plane.bound("p")
     name = await claim_of(plane, "p")
@@ -78,10 +78,10 @@ async def test_a_generated_claim_that_is_deleted_too_early_is_made_again(plane) 
     first = await claim_of(plane, "p")
     await plane.refused("p", "cannot allocate")
     await plane.client.delete(CLAIMS, first, "default")
-    told = await plane.until(
-        PODS, "p", lambda one: one["status"]["resourceClaimStatuses"][0]["resourceClaimName"] != first
+    changed = await plane.until(
+        PODS, "p", lambda item: item["status"]["resourceClaimStatuses"][0]["resourceClaimName"] != first
     )
-    assert len(told["status"]["resourceClaimStatuses"]) == 1
+    assert len(changed["status"]["resourceClaimStatuses"]) == 1
     await plane.change(slice_of("n1", [grouped("g", 32)]))
     assert await plane.bound("p") == "n1"
     assert len(await plane.client.list(CLAIMS)) == 1
@@ -97,13 +97,13 @@ async def test_a_deleted_claim_waits_for_its_pod(plane) -> None:
     await plane.until_gone(CLAIMS, "c")
 
 
-async def test_a_failing_server_is_asked_again() -> None:
+async def test_requests_are_retried_after_server_errors() -> None:
     async with control_plane(scheduler, manager.run) as plane:
         failures = 3
 
-        async def fail_at_first(asked, proceed):
+        async def fail_at_first(request, proceed):
             nonlocal failures
-            if asked.plural == "resourceclaims" and asked.verb in {"create", "update"} and failures:
+            if request.plural == "resourceclaims" and request.verb in {"create", "update"} and failures:
                 failures -= 1
                 body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "not now"}
                 return web.json_response(body, status=500)

@@ -1,4 +1,4 @@
-"""Claims get the devices that kube-scheduler 1.36 gave them, or are refused as it did."""
+"""Tests that claims are allocated, or rejected, as recorded from kube-scheduler 1.36."""
 
 import pytest
 from dra_allocating import Shop
@@ -10,7 +10,7 @@ PAIR = [grouped("g0", 12), grouped("g1", 12)]
 
 
 def cpus(count, numas=2):
-    """This many individual CPUs, NUMA node by NUMA node."""
+    """Returns `count` individual CPUs, divided into NUMA nodes."""
     return [single(number, number * numas // count) for number in range(count)]
 
 
@@ -30,7 +30,7 @@ def test_slices_are_tried_by_object_name_and_pools_by_pool_name() -> None:
     assert shop.devices(claim("a", request(count=3))) == ["cpudev000", "cpudev002", "cpudev001"]
 
 
-def test_a_share_bears_an_id_and_what_it_consumes() -> None:
+def test_the_result_for_a_share_has_an_id_and_the_consumed_capacity() -> None:
     shop = Shop(slice_of("n1", PAIR))
     assert shop.allocate(claim("a", request(cpus=8))) == [
         {
@@ -53,18 +53,18 @@ def test_a_share_bears_an_id_and_what_it_consumes() -> None:
     ]
 
 
-def test_capacity_is_shared_out_until_it_is_full() -> None:
+def test_a_device_is_shared_until_its_capacity_is_consumed() -> None:
     shop = Shop(slice_of("n1", PAIR))
     assert shop.devices(claim("a", request(cpus=8))) == ["g0"]
     assert shop.devices(claim("b", request(cpus=5))) == ["g1"]
     assert shop.devices(claim("c", request(cpus=4))) == ["g0"]
     assert shop.devices(claim("d", request(cpus=8))) is None
-    assert shop.devices(claim("e", request(cpus=0))) == ["g0"]  # nothing fits into a full device
+    assert shop.devices(claim("e", request(cpus=0))) == ["g0"]  # a request for 0 fits into a full device
     shop.release("a")
     assert shop.devices(claim("d", request(cpus=8))) == ["g0"]
 
 
-def test_lowered_capacity_refuses_even_nothing() -> None:
+def test_a_device_whose_capacity_was_lowered_below_its_usage_rejects_a_request_for_zero() -> None:
     shop = Shop(slice_of("n1", [grouped("g0", 32)]))
     shop.allocate(claim("a", request(cpus=16)))
     shop.change(slice_of("n1", [grouped("g0", 8)]))
@@ -77,7 +77,7 @@ def test_a_count_needs_distinct_devices_and_two_requests_do_not() -> None:
     assert shop.devices(claim("b", request("x", cpus=1), request("y", cpus=1))) == ["g0", "g0"]
 
 
-def test_selectors_of_class_and_request_both_hold() -> None:
+def test_a_device_must_match_the_selectors_of_class_and_request() -> None:
     shop = Shop(
         slice_of("n1", [single(0)], driver="other"),
         slice_of("n1", [single(1), single(2, numa=1)]),
@@ -96,31 +96,31 @@ def test_selectors_of_class_and_request_both_hold() -> None:
         '!has(device.attributes["example.com"].here) && device.attributes["dra.cpu"].socketID > 0',
     ],
 )
-def test_expressions_see_attributes_and_capacity_by_domain(expression) -> None:
+def test_expressions_access_attributes_and_capacity_by_domain(expression) -> None:
     shop = Shop(slice_of("n1", [grouped("g0", 16, socketID=0), grouped("g1", 32, socketID=1)]))
     assert shop.devices(claim("a", request(cpus=1, cel=expression))) == ["g1"]
 
 
-def test_an_expression_that_fails_is_an_error_not_a_refusal() -> None:
+def test_a_failing_expression_is_an_error() -> None:
     shop = Shop(slice_of("n1", [single(0)]))
     with pytest.raises(AllocationError, match="Key not found in map"):
         shop.devices(claim("a", request(cel='device.attributes["dra.cpu"].absent == 1')))
 
 
-def test_match_attribute_moves_to_where_all_fit() -> None:
+def test_match_attribute_selects_a_group_in_which_all_devices_fit() -> None:
     shop = Shop(slice_of("n1", cpus(16, numas=4)))
     assert shop.devices(claim("a", request())) == ["cpudev000"]
     together = claim("b", request(count=4), constraints=[{"matchAttribute": NUMA}])
     assert shop.devices(together) == ["cpudev004", "cpudev005", "cpudev006", "cpudev007"]
 
 
-def test_distinct_attribute_takes_one_of_each() -> None:
+def test_distinct_attribute_selects_a_device_of_each_value() -> None:
     shop = Shop(slice_of("n1", cpus(16, numas=4)))
     spread = claim("a", request(count=4), constraints=[{"distinctAttribute": NUMA}])
     assert shop.devices(spread) == ["cpudev000", "cpudev004", "cpudev008", "cpudev012"]
 
 
-def test_constraints_combine_and_bind_only_the_requests_they_name() -> None:
+def test_constraints_combine_and_apply_only_to_the_requests_they_name() -> None:
     shop = Shop(slice_of("n1", cpus(8)))
     two = claim(
         "a",
@@ -133,7 +133,7 @@ def test_constraints_combine_and_bind_only_the_requests_they_name() -> None:
             {"requests": ["x", "z"], "matchAttribute": NUMA},
         ],
     )
-    assert shop.devices(two) is None  # five of one NUMA node of four
+    assert shop.devices(two) is None  # five devices of a NUMA node that has four
     two["spec"]["devices"]["constraints"].pop()
     assert shop.devices(two) == ["cpudev000", "cpudev001", "cpudev002", "cpudev003", "cpudev004"]
 
@@ -144,7 +144,7 @@ def test_a_device_without_the_attribute_does_not_match() -> None:
         assert shop.devices(claim("a", request(), constraints=[{constraint: NUMA}])) is None
 
 
-def test_attributes_with_several_values_match_in_one_and_differ_in_all() -> None:
+def test_attributes_with_several_values_match_if_they_share_a_value() -> None:
     root = "resource.kubernetes.io/pcieRoot"
     devices = [
         {"name": name, "attributes": {root: {"strings": values}}}
@@ -156,7 +156,7 @@ def test_attributes_with_several_values_match_in_one_and_differ_in_all() -> None
     assert shop.devices(claim("y", request(count=2), constraints=[{"distinctAttribute": root}])) == ["c", "d"]
 
 
-def test_an_unqualified_attribute_is_the_drivers_own() -> None:
+def test_an_unqualified_attribute_is_in_the_drivers_domain() -> None:
     devices = [{"name": "a", "attributes": {"socketID": {"int": 0}}}]
     shop = Shop(slice_of("n1", devices))
     assert shop.devices(claim("x", request(), constraints=[{"matchAttribute": "dra.cpu/socketID"}])) == ["a"]
@@ -167,7 +167,7 @@ TOLERATION = {"key": "dra.cpu/offline", "operator": "Exists"}
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_taints_keep_away_all_that_do_not_tolerate_them(effect) -> None:
+def test_a_tainted_device_is_allocated_only_with_a_toleration(effect) -> None:
     shop = Shop(slice_of("n1", [single(0, taints=[{**TAINT, "effect": effect}]), single(1)]))
     assert shop.devices(claim("a", request())) == ["cpudev001"]
     assert shop.devices(claim("b", request())) is None
@@ -177,7 +177,7 @@ def test_taints_keep_away_all_that_do_not_tolerate_them(effect) -> None:
     assert found[0]["devices"]["results"][0]["tolerations"] == [TOLERATION]
 
 
-def test_all_means_every_device_or_none() -> None:
+def test_mode_all_allocates_every_matching_device_or_none() -> None:
     everything = request(allocationMode="All")
     shop = Shop(slice_of("n1", cpus(4)))
     assert shop.devices(claim("a", everything, request("one"))) is None
@@ -191,7 +191,7 @@ def test_all_means_every_device_or_none() -> None:
     assert shop.devices(claim("c", nothing)) is None
 
 
-def test_all_is_refused_when_one_device_is_tainted() -> None:
+def test_mode_all_is_rejected_if_a_device_is_tainted() -> None:
     shop = Shop(slice_of("n1", [single(0), single(1, taints=[TAINT])]))
     assert shop.devices(claim("a", request(allocationMode="All"))) is None
 
@@ -217,21 +217,21 @@ def first_available(*ways):
     }
 
 
-def test_the_first_way_that_works_is_taken() -> None:
+def test_the_first_alternative_that_fits_is_used() -> None:
     shop = Shop(slice_of("n1", cpus(4)))
     found = shop.allocate(claim("a", first_available(("huge", 99), ("large", 5), ("small", 2), ("tiny", 1))))
     assert found
-    assert [one["request"] for one in found[0]["devices"]["results"]] == ["main/small", "main/small"]
+    assert [result["request"] for result in found[0]["devices"]["results"]] == ["main/small", "main/small"]
 
 
-def test_a_way_is_left_again_when_the_rest_does_not_work_out() -> None:
+def test_an_alternative_is_given_up_if_later_requests_do_not_fit() -> None:
     shop = Shop(slice_of("n1", cpus(4)))
     found = shop.allocate(claim("a", first_available(("large", 4), ("small", 2)), request("more", count=2)))
     assert found
-    assert [one["request"] for one in found[0]["devices"]["results"]] == ["main/small"] * 2 + ["more"] * 2
+    assert [result["request"] for result in found[0]["devices"]["results"]] == ["main/small"] * 2 + ["more"] * 2
 
 
-def test_constraints_may_name_a_request_or_one_of_its_ways() -> None:
+def test_constraints_can_name_a_request_or_one_of_its_alternatives() -> None:
     shop = Shop(slice_of("n1", cpus(4, numas=4)))
     both = first_available(("pair", 2), ("one", 1))
     for name, expected in (("main", ["cpudev000"]), ("main/one", ["cpudev000", "cpudev001"])):
@@ -245,7 +245,7 @@ def opaque(driver, requests=None):
     return config if requests is None else {"requests": requests, **config}
 
 
-def test_config_comes_from_the_classes_first_then_from_the_claim() -> None:
+def test_config_of_classes_precedes_config_of_the_claim() -> None:
     other = device_class("quick", config=[opaque("quick")])
     shop = Shop(slice_of("n1", cpus(8)), classes=[other, device_class("dull", config=[opaque("dull")])])
     names = {"deviceClassName": "quick"}
@@ -274,7 +274,7 @@ def test_config_comes_from_the_classes_first_then_from_the_claim() -> None:
     ]
 
 
-def test_a_device_that_changes_its_sort_while_it_is_held_is_not_given_again() -> None:
+def test_an_allocated_device_is_not_allocated_again_when_it_becomes_shareable_or_exclusive() -> None:
     shared, own = slice_of("n1", [grouped("g", 8)]), slice_of("n1", [{"name": "g"}])
     shop = Shop(shared)
     shop.allocate(claim("a", request(cpus=1)))
@@ -286,7 +286,7 @@ def test_a_device_that_changes_its_sort_while_it_is_held_is_not_given_again() ->
     assert shop.devices(claim("b", request(cpus=1))) is None
 
 
-def test_several_claims_get_their_devices_together_or_not_at_all() -> None:
+def test_several_claims_are_allocated_together_or_not_at_all() -> None:
     shop = Shop(slice_of("n1", cpus(4)))
     assert shop.devices(claim("a", request(count=2)), claim("b", request(count=3))) is None
     assert shop.devices(claim("a", request(count=3)), claim("b", request())) == [
@@ -294,13 +294,13 @@ def test_several_claims_get_their_devices_together_or_not_at_all() -> None:
     ]  # fmt: skip
 
 
-def test_constraints_never_span_two_claims() -> None:
+def test_constraints_apply_to_a_single_claim() -> None:
     shop = Shop(slice_of("n1", cpus(2)))
-    one, other = (claim(name, request(), constraints=[{"matchAttribute": NUMA}]) for name in ("a", "b"))
-    assert shop.devices(one, other) == ["cpudev000", "cpudev001"]
+    first, second = (claim(name, request(), constraints=[{"matchAttribute": NUMA}]) for name in ("a", "b"))
+    assert shop.devices(first, second) == ["cpudev000", "cpudev001"]
 
 
-def test_too_few_free_devices_are_refused_at_once() -> None:
+def test_too_few_free_devices_are_detected_without_a_search() -> None:
     assert Shop(slice_of("n1", cpus(31))).devices(claim("a", request(count=32))) is None
     uneven = Shop(slice_of("n1", [single(number, numa=int(number >= 20)) for number in range(52)]))
     together = claim("a", request(count=24), constraints=[{"matchAttribute": NUMA}])

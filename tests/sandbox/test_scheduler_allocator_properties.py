@@ -1,5 +1,5 @@
-"""Whatever claims ask for, in whatever order: no device is given twice, and the search refuses nothing that a search
-through all possibilities finds."""
+"""Tests with random claims that no device is allocated twice, and that the allocator rejects a claim only if a search
+through all possibilities fails, too."""
 
 from itertools import combinations
 
@@ -13,7 +13,7 @@ SOCKET = "dra.cpu/socketID"
 
 @st.composite
 def machines(draw):
-    """Some CPUs, each with a NUMA node and perhaps a socket."""
+    """Generates CPUs, each with a NUMA node and perhaps a socket."""
     devices = [single(number, draw(st.integers(0, 2))) for number in range(draw(st.integers(1, 6)))]
     for device in devices:
         if draw(st.booleans()):
@@ -23,7 +23,7 @@ def machines(draw):
 
 @st.composite
 def asks(draw):
-    """Requests and constraints of a claim."""
+    """Generates the requests and constraints of a claim."""
     cel = st.sampled_from(["", 'device.attributes["resource.kubernetes.io"].numaNode < 2'])
     names = [f"r{number}" for number in range(draw(st.integers(1, 3)))]
     requests = [request(name, count=draw(st.integers(1, 3)), cel=draw(cel)) for name in names]
@@ -36,7 +36,7 @@ def asks(draw):
 
 
 def obeys(chosen, constraints):
-    """Whether devices by request obey all constraints."""
+    """Returns whether the devices chosen for each request satisfy all constraints."""
     for constraint in constraints:
         kind, name = next(iter(constraint.items()))
         bound = [device for asked in constraint["requests"] for device in chosen[asked]]
@@ -47,7 +47,7 @@ def obeys(chosen, constraints):
 
 
 def feasible(free, requests, constraints, chosen):
-    """Whether any choice at all works: tries every subset for every request."""
+    """Returns whether any choice of devices fits, by trying every subset for every request."""
     if len(chosen) == len(requests):
         return obeys(chosen, constraints)
     asked = requests[len(chosen)]
@@ -61,10 +61,10 @@ def feasible(free, requests, constraints, chosen):
 
 
 @given(machines(), st.lists(st.tuples(asks(), st.booleans()), min_size=1, max_size=4))
-def test_nothing_is_given_twice_and_nothing_refused_that_fits(devices, history) -> None:
+def test_no_device_is_allocated_twice_and_no_fitting_claim_is_rejected(devices, history) -> None:
     shop, by_name = Shop(slice_of("n1", devices)), {device["name"]: device for device in devices}
     for number, ((requests, constraints), released) in enumerate(history):
-        held = {result["device"] for given in shop.claims.values() for result in results(given["status"]["allocation"])}
+        held = {result["device"] for item in shop.claims.values() for result in results(item["status"]["allocation"])}
         free = [device for device in devices if device["name"] not in held]
 
         found = shop.allocate(claim(f"c{number}", *requests, constraints=constraints))
@@ -76,7 +76,7 @@ def test_nothing_is_given_twice_and_nothing_refused_that_fits(devices, history) 
         assert held.isdisjoint(names)
         assert len(set(names)) == len(names)
         chosen = {
-            asked["name"]: [by_name[one["device"]] for one in results(found[0]) if one["request"] == asked["name"]]
+            asked["name"]: [by_name[item["device"]] for item in results(found[0]) if item["request"] == asked["name"]]
             for asked in requests
         }
         assert all(len(chosen[asked["name"]]) == asked["exactly"]["count"] for asked in requests)

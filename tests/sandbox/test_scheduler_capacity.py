@@ -1,4 +1,4 @@
-"""A requestPolicy rounds and refuses as observed on Kubernetes 1.36."""
+"""Tests that a requestPolicy rounds and rejects amounts as Kubernetes 1.36 does."""
 
 import pytest
 from dra_objects import CPU, grouped, request, slice_of
@@ -24,32 +24,32 @@ HALVES = {"default": "500m", "validRange": {"min": "500m", "step": "500m"}}
     "asked, consumed",
     [("3", "4"), ("2500m", "4"), ("31", "32"), ("1", "2"), ("0", "2"), ("500m", "2"), (None, "2"), ("33", None)],
 )
-def test_steps_round_up(asked, consumed) -> None:
+def test_amounts_are_rounded_up_to_steps(asked, consumed) -> None:
     assert amount(asked, 32, PAIRS) == consumed
 
 
 @pytest.mark.parametrize("asked, consumed", [("31", None), ("30", "30")])
-def test_a_value_between_steps_is_never_given_whole(asked, consumed) -> None:
+def test_a_capacity_between_two_steps_cannot_be_consumed_completely(asked, consumed) -> None:
     assert amount(asked, 31, PAIRS) == consumed
 
 
 @pytest.mark.parametrize("asked, consumed", [("7", "8"), ("9", None)])
-def test_a_maximum_refuses(asked, consumed) -> None:
+def test_amounts_above_the_maximum_are_rejected(asked, consumed) -> None:
     assert amount(asked, 32, {"default": "2", "validRange": {"min": "2", "step": "2", "max": "8"}}) == consumed
 
 
 @pytest.mark.parametrize("asked, consumed", [("500m", "1"), ("1500m", "2"), ("-8", "1")])
-def test_a_minimum_stops_what_is_below(asked, consumed) -> None:
+def test_amounts_below_the_minimum_are_raised_to_it(asked, consumed) -> None:
     assert amount(asked, 32, ONES) == consumed
 
 
 @pytest.mark.parametrize("asked, consumed", [("500m", "1"), ("1200m", "2"), (None, "500m")])
-def test_steps_are_whole_units(asked, consumed) -> None:
+def test_steps_count_in_whole_units(asked, consumed) -> None:
     assert amount(asked, 32, HALVES) == consumed
 
 
 @pytest.mark.parametrize("asked, consumed", [("1", "2"), ("3", "8"), ("8", "8"), ("9", None), (None, "2"), ("-1", "2")])
-def test_valid_values_are_rounded_up_to(asked, consumed) -> None:
+def test_amounts_are_rounded_up_to_valid_values(asked, consumed) -> None:
     assert amount(asked, 32, {"default": "2", "validValues": ["2", "8"]}) == consumed
 
 
@@ -57,7 +57,7 @@ def test_valid_values_are_rounded_up_to(asked, consumed) -> None:
     "asked, consumed",
     [("500m", "500m"), ("0", "0"), (None, "32"), ("-8", "-8"), ("08", "08"), ("1e1", "10"), (8, "8"), ("33", None)],
 )
-def test_without_a_policy_an_amount_is_taken_as_it_is(asked, consumed) -> None:
+def test_amounts_are_not_rounded_without_a_policy(asked, consumed) -> None:
     assert amount(asked) == consumed
 
 
@@ -68,7 +68,7 @@ def test_keys_match_by_exact_string() -> None:
     assert consumption(device, read_claim(claim).requests[0].ways[0]) is None
 
 
-def test_a_second_capacity_that_nobody_asks_for_is_consumed_whole() -> None:
+def test_a_capacity_that_is_not_requested_is_consumed_completely() -> None:
     body = grouped("g", 32)
     body["capacity"]["dra.cpu/other"] = {"value": "5"}
     device = read_slice(slice_of("n1", [body])).devices[0]

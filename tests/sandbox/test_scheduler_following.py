@@ -1,4 +1,4 @@
-"""What is followed is never behind what was written, nor ahead of what is gone."""
+"""Tests that `Following` includes the caller's own writes at once, and never returns deleted objects."""
 
 import asyncio
 
@@ -16,15 +16,15 @@ KEY = ("", "n1")
 
 
 class Followed(Following):
-    """Tells of each change."""
+    """Queues each change."""
 
     def __init__(self, client):
         super().__init__(client, NODES)
         self.changes: asyncio.Queue[Event] = asyncio.Queue()
         self.listen(self.changes.put_nowait)
 
-    async def heard(self, kind):
-        """Waits for the next change of this kind."""
+    async def seen(self, kind):
+        """Waits for the next change of this type."""
         async with asyncio.timeout(10):
             while (await self.changes.get()).type != kind:
                 pass
@@ -44,52 +44,52 @@ def label(following):
     return following.get(KEY)["metadata"]["labels"].get("l")
 
 
-async def test_a_write_is_known_before_the_watch_tells_of_it(plane) -> None:
+async def test_an_own_write_is_included_before_the_watch_reports_it(plane) -> None:
     following = Followed(plane.client)
     await plane.add(node("n1"))
     following.wrote(await labelled(plane, "a"))
     assert label(following) == "a"
-    assert [one["metadata"]["labels"]["l"] for one in following.all()] == ["a"]
+    assert [item["metadata"]["labels"]["l"] for item in following.all()] == ["a"]
 
 
-async def test_what_the_watch_tells_later_wins(plane) -> None:
+async def test_a_later_change_in_the_watch_replaces_an_own_write(plane) -> None:
     following = Followed(plane.client)
     async with background(following.run()):
-        await following.heard("SYNCED")
+        await following.seen("SYNCED")
         await plane.add(node("n1"))
         older = await labelled(plane, "a")
         following.wrote(older)
         await labelled(plane, "b")
         while label(following) != "b":
-            await following.heard("MODIFIED")
+            await following.seen("MODIFIED")
         following.wrote(older)
         assert label(following) == "b"
 
 
-async def test_an_answer_that_comes_after_the_end_brings_nothing_back(plane) -> None:
+async def test_a_write_answered_after_the_deletion_does_not_restore_the_object(plane) -> None:
     following = Followed(plane.client)
     async with background(following.run()):
-        await following.heard("SYNCED")
+        await following.seen("SYNCED")
         await plane.add(node("n1"))
         written = await labelled(plane, "a")
         await plane.client.delete(NODES, "n1")
-        await following.heard("DELETED")
+        await following.seen("DELETED")
         following.wrote(written)
         assert following.get(KEY) is None
         assert list(following.all()) == []
 
 
-async def test_what_is_gone_before_everything_is_listed_again_is_forgotten(plane) -> None:
+async def test_an_own_write_is_dropped_if_the_next_list_does_not_contain_the_object(plane) -> None:
     following = Followed(plane.client)
     await plane.add(node("n1"))
     following.wrote(await labelled(plane, "a"))
     await plane.client.delete(NODES, "n1")
     async with background(following.run()):
-        await following.heard("SYNCED")
+        await following.seen("SYNCED")
         assert list(following.all()) == []
 
 
-async def test_after_an_error_everything_is_listed_again(plane) -> None:
+async def test_all_objects_are_listed_again_after_an_error(plane) -> None:
     failures = 2
 
     async def fail(asked, proceed):
@@ -103,7 +103,7 @@ async def test_after_an_error_everything_is_listed_again(plane) -> None:
     plane.server.around = fail
     following = Followed(plane.client)
     async with background(following.run()):
-        await following.heard("SYNCED")
+        await following.seen("SYNCED")
         assert not failures
         assert following.ready
         assert following.get(KEY) is not None

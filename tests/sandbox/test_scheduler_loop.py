@@ -1,4 +1,4 @@
-"""The scheduler on a real HTTP server: pods get nodes, claims get devices, and nothing it is told is lost."""
+"""Tests the scheduler with a real HTTP server: it binds pods, allocates claims, and survives failed requests."""
 
 import asyncio
 
@@ -32,8 +32,8 @@ CLUSTER = [
 ]
 
 
-def devices_of(one):
-    allocation = (one.get("status") or {}).get("allocation") or {}
+def devices_of(item):
+    allocation = (item.get("status") or {}).get("allocation") or {}
     return [result["device"] for result in (allocation.get("devices") or {}).get("results") or ()]
 
 
@@ -48,14 +48,14 @@ async def test_a_pod_and_its_claim_get_a_node_and_devices(plane) -> None:
     assert given["status"]["allocation"]["devices"]["results"][0]["pool"] == "n2"
 
 
-async def test_a_pod_that_does_not_fit_is_told_and_tried_again_when_something_changes(plane) -> None:
+async def test_a_pod_that_does_not_fit_gets_a_message_and_is_retried_after_changes(plane) -> None:
     await plane.add(*CLUSTER, claim("c", request(cpus=32)), pod("p", "c"))
     assert await plane.refused("p", "cannot") == "0/2 nodes are available: 2 cannot allocate all claims."
     await plane.change(slice_of("n1", [grouped("g", 32)]))
     assert await plane.bound("p") == "n1"
 
 
-async def test_events_tell_of_refusal_and_of_success(plane) -> None:
+async def test_events_report_refusals_and_bindings(plane) -> None:
     await plane.add(pod("p"))
     await plane.refused("p", "no nodes available to schedule pods")
     await plane.add(node("n1"))
@@ -66,22 +66,22 @@ async def test_events_tell_of_refusal_and_of_success(plane) -> None:
     assert (scheduled["type"], scheduled["note"]) == ("Normal", "Successfully assigned default/p to n1")
 
 
-async def test_many_pods_at_once_never_get_one_cpu_twice(plane) -> None:
-    await plane.add(device_class(), *(node(f"n{one}") for one in range(4)))
-    await plane.add(*(slice_of(f"n{one}", [single(number) for number in range(8)]) for one in range(4)))
+async def test_no_cpu_is_allocated_twice_to_many_concurrent_pods(plane) -> None:
+    await plane.add(device_class(), *(node(f"n{number}") for number in range(4)))
+    await plane.add(*(slice_of(f"n{number}", [single(cpu) for cpu in range(8)]) for number in range(4)))
     names = [f"p{number}" for number in range(32)]
     await asyncio.gather(*(plane.add(claim(name, request()), pod(name, name)) for name in names))
     for name in names:
         await plane.bound(name)
     given = [
         (result["pool"], result["device"])
-        for one in await plane.client.list(CLAIMS)
-        for result in one["status"]["allocation"]["devices"]["results"]
+        for item in await plane.client.list(CLAIMS)
+        for result in item["status"]["allocation"]["devices"]["results"]
     ]
     assert len(set(given)) == len(given) == 32
 
 
-async def test_a_conflict_is_tried_again_with_what_stands_there_now() -> None:
+async def test_a_write_is_retried_on_the_current_object_after_a_conflict() -> None:
     async with control_plane(scheduler) as plane:
         refusals = 0
 
@@ -89,7 +89,7 @@ async def test_a_conflict_is_tried_again_with_what_stands_there_now() -> None:
             nonlocal refusals
             if asked.verb == "update" and asked.plural == "resourceclaims" and refusals < 2:
                 refusals += 1
-                body = {"kind": "Status", "code": 409, "reason": "Conflict", "message": "somebody was faster"}
+                body = {"kind": "Status", "code": 409, "reason": "Conflict", "message": "the object was modified"}
                 return web.json_response(body, status=409)
             return await proceed()
 
@@ -99,7 +99,7 @@ async def test_a_conflict_is_tried_again_with_what_stands_there_now() -> None:
         assert refusals == 2
 
 
-async def test_a_write_whose_answer_is_lost_gives_nothing_away_twice() -> None:
+async def test_a_lost_answer_to_a_write_does_not_cause_a_double_allocation() -> None:
     async with control_plane(scheduler) as plane:
         lost: list[str] = []
 
@@ -116,12 +116,12 @@ async def test_a_write_whose_answer_is_lost_gives_nothing_away_twice() -> None:
         await plane.add(claim("a", request()), pod("a", "a"), claim("b", request()), pod("b", "b"))
         await plane.bound("a")
         await plane.bound("b")
-        given = [devices_of(one) for one in await plane.client.list(CLAIMS)]
+        given = [devices_of(item) for item in await plane.client.list(CLAIMS)]
         assert sorted(given) == [["cpudev000"], ["cpudev001"]]
         assert lost
 
 
-async def test_a_server_that_fails_for_a_while_is_waited_for() -> None:
+async def test_the_scheduler_continues_after_server_errors() -> None:
     async with control_plane() as plane:
         failures, survived = 12, asyncio.Event()
 
@@ -142,12 +142,12 @@ async def test_a_server_that_fails_for_a_while_is_waited_for() -> None:
             assert await plane.bound("p") == "n1"
 
 
-async def test_a_pod_is_placed_though_its_events_are_lost() -> None:
+async def test_a_pod_is_bound_even_if_events_cannot_be_written() -> None:
     async with control_plane(scheduler) as plane:
 
         async def lose_events(asked, proceed):
             if asked.plural == "events":
-                body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "the namespace is leaving"}
+                body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "the namespace is terminating"}
                 return web.json_response(body, status=403)
             return await proceed()
 
@@ -158,7 +158,7 @@ async def test_a_pod_is_placed_though_its_events_are_lost() -> None:
         assert await plane.bound("p") == "n1"
 
 
-async def test_a_claim_that_a_pod_names_twice_is_given_once() -> None:
+async def test_a_claim_that_a_pod_names_twice_is_allocated_once() -> None:
     async with control_plane(scheduler) as plane:
         writes = []
 

@@ -1,4 +1,4 @@
-"""Pods go where their selectors, their tolerations and the room allow it."""
+"""Tests which nodes a pod may use, by selectors, tolerations and resources."""
 
 from fractions import Fraction
 
@@ -36,11 +36,11 @@ def test_taints_are_tolerated_by_key_value_and_effect(toleration, fits) -> None:
     assert (refusal(pod("p", tolerations=[toleration]), tainted, {}) == "") is fits
 
 
-def test_a_preference_keeps_nobody_away() -> None:
+def test_a_preferred_taint_does_not_exclude_pods() -> None:
     assert refusal(pod("p"), node("n1", taints=[{"key": "k", "effect": "PreferNoSchedule"}]), {}) == ""
 
 
-def test_a_cordoned_node_takes_no_pod() -> None:
+def test_a_cordoned_node_rejects_pods() -> None:
     assert refusal(pod("p"), node("n1", unschedulable=True), {}) == "node(s) were unschedulable"
 
 
@@ -62,7 +62,7 @@ def test_every_operator_of_a_selector(key, operator, values, matches) -> None:
     assert selector_matches(selector, node("n1", labels={"zone": "a"})) is matches
 
 
-def test_terms_are_alternatives_and_an_empty_one_is_for_no_node() -> None:
+def test_terms_are_alternatives_and_an_empty_term_matches_no_node() -> None:
     of_n1 = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     assert selector_matches({"nodeSelectorTerms": [{}, of_n1]}, node("n1"))
     assert not selector_matches({"nodeSelectorTerms": [{}, of_n1]}, node("n2"))
@@ -79,7 +79,7 @@ def test_node_selector_and_required_affinity_must_both_match() -> None:
         assert "affinity/selector" in refusal(picky, node("n1", labels=labels), {})
 
 
-def test_what_is_asked_for_must_be_left() -> None:
+def test_requested_resources_must_be_free() -> None:
     small = node("n1", cpus=4)
     used = add_pod({}, asking(cpu="1500m"))
     assert refusal(asking(cpu="2500m"), small, used) == ""
@@ -88,10 +88,10 @@ def test_what_is_asked_for_must_be_left() -> None:
     assert refusal(asking(), small, {"pods": Fraction(110)}) == "Too many pods"
 
 
-def test_a_resource_that_the_node_does_not_have_is_lacking() -> None:
-    wanting = pod("p")
-    wanting["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
-    assert refusal(wanting, node("n1"), {}) == "Insufficient example.com/gpu"
+def test_a_resource_that_the_node_does_not_have_is_insufficient() -> None:
+    limited = pod("p")
+    limited["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
+    assert refusal(limited, node("n1"), {}) == "Insufficient example.com/gpu"
 
 
 def cpus(amount):
@@ -108,5 +108,5 @@ def cpus(amount):
         ({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}, 2),
     ],
 )
-def test_a_pod_asks_for_what_its_containers_need_at_once(spec, amount) -> None:
+def test_a_pod_requests_the_sum_of_its_concurrent_containers(spec, amount) -> None:
     assert requested({"spec": spec})["cpu"] == amount

@@ -31,7 +31,7 @@ class Shop:
         """Allocates devices to these claims and returns the allocations, or None when the claims do not fit."""
         requested = [read_claim(body) for body in claims]
         offer = self._inventory.offer(self._node)
-        picks = allocate(requested, self._classes, offer, Usage.of(self.claims.values()), Effort())
+        picks = allocate(requested, self._classes, offer, Usage.from_claims(self.claims.values()), Effort())
         if picks is None:
             return None
         allocations = [

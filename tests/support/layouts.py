@@ -8,7 +8,7 @@ from dracpu_api.cpuset import CpuSet
 
 
 def from_layout(rows: Iterable[Row]) -> Topology:
-    """The machine that the rows describe; fields that they do not carry (core_id, offline CPUs) have their defaults."""
+    """Returns the machine that the rows describe; fields that they lack (core_id, offline CPUs) have their defaults."""
     cpus: list[Cpu] = []
     for row in rows:
         core_type: CoreType = "standard"

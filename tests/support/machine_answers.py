@@ -1,4 +1,4 @@
-"""The Topology that must be read of a machine, computed from its description without any file."""
+"""Computes the Topology that must be read for a machine from its description, without any file."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ NOT_DESCRIBED: Final = (
 
 
 def topology_of(machine: Machine) -> Topology:
-    """What must be read of the machine: every CPU that can be offered, and what is wrong with the others."""
+    """Returns the expected topology: every CPU that can be offered, and what is wrong with the others."""
     offered = [place for place in machine.places if place.cpu in machine.online - machine.undescribed]
     lowest_of_core: dict[int, int] = {}
     lowest_of_l3: dict[int, int] = {}
@@ -25,12 +25,12 @@ def topology_of(machine: Machine) -> Topology:
     def socket(place: Place) -> int:
         if Quirk.NO_PACKAGES in machine.quirks or {Quirk.PACKAGE_UNKNOWN, Quirk.NO_PACKAGE_LISTS} <= machine.quirks:
             return 0
-        return machine.socket_id(place.socket) if _tell_apart(socket_ids) else in_order.index(place.socket)
+        return machine.socket_id(place.socket) if _are_distinct(socket_ids) else in_order.index(place.socket)
 
     def l3(place: Place) -> int:
         if place.l3 < 0:
             return -1
-        return machine.l3_id(place) if _tell_apart(l3_ids) else lowest_of_l3[place.l3]
+        return machine.l3_id(place) if _are_distinct(l3_ids) else lowest_of_l3[place.l3]
 
     def core_id(place: Place) -> int:
         return lowest_of_core[place.core] if Quirk.NO_CORE_ID in machine.quirks else place.core_id
@@ -63,5 +63,5 @@ def topology_of(machine: Machine) -> Topology:
     )
 
 
-def _tell_apart(ids: list[int]) -> bool:
+def _are_distinct(ids: list[int]) -> bool:
     return all(number >= 0 for number in ids) and len(set(ids)) == len(ids)

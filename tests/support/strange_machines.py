@@ -18,7 +18,9 @@ SPECIALS: Final = (
     Machine("sparse sockets and nodes", sockets=4, socket_ids=(0, 2, 36, 8442), numa_ids=(0, 33, 72, 250)),
     Machine("nodes with memory only", sockets=2, empty_nodes=(1000, 2), numa_ids=(0, 3)),
     Machine("core ids repeat across dies", cores=uniform(8, 2), dies=4, numa_nodes=2),
-    Machine("core ids repeat across clusters", arch="aarch64", cores=uniform(8), dies=2).but(Quirk.CLUSTER_UNKNOWN),
+    Machine("core ids repeat across clusters", arch="aarch64", cores=uniform(8), dies=2).with_quirks(
+        Quirk.CLUSTER_UNKNOWN
+    ),
     Machine(
         "ppc64 SMT4",
         arch="ppc64le",
@@ -35,11 +37,11 @@ SPECIALS: Final = (
     Machine("a node is offline, its CPUs are not", sockets=2, hidden_nodes=(0,)),
     Machine("a whole socket offline", sockets=2, cores=uniform(2), offline=CpuSet.parse("0-1")),
     replace(TWO_SOCKETS, name="undescribed CPUs", undescribed=CpuSet.parse("0,5")),
-    Machine("s390 books", arch="s390x", sockets=6, numa_nodes=1).but(Quirk.PACKAGE_REPEATS),
-    Machine("s390 without ids", arch="s390x", sockets=6, numa_nodes=1).but(Quirk.PACKAGE_UNKNOWN),
+    Machine("s390 books", arch="s390x", sockets=6, numa_nodes=1).with_quirks(Quirk.PACKAGE_REPEATS),
+    Machine("s390 without ids", arch="s390x", sockets=6, numa_nodes=1).with_quirks(Quirk.PACKAGE_UNKNOWN),
     replace(HYBRID, name="hybrid with P-cores offline", offline=CpuSet.parse("0-11")),
-    Machine("L3 ids repeat", sockets=2, cores=uniform(8), l3_groups=4).but(Quirk.L3_IDS_REPEAT),
-    *(replace(TWO_SOCKETS.but(quirk), name=quirk.name) for quirk in Quirk),
+    Machine("L3 ids repeat", sockets=2, cores=uniform(8), l3_groups=4).with_quirks(Quirk.L3_IDS_REPEAT),
+    *(replace(TWO_SOCKETS.with_quirks(quirk), name=quirk.name) for quirk in Quirk),
 )
 
 

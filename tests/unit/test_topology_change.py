@@ -16,11 +16,11 @@ from dracpu_sandbox.machines.description import Machine, Quirk, uniform
 from dracpu_sandbox.machines.tree import write_tree
 
 MACHINE = Machine("four-sockets", sockets=4, cores=uniform(2, 2))
-NAMELESS = MACHINE.but(Quirk.PACKAGE_UNKNOWN, Quirk.NO_L3_IDS)
-BOOKS = MACHINE.but(Quirk.PACKAGE_REPEATS, Quirk.L3_IDS_REPEAT)
-STRONG_AND_WEAK = Machine("big-little", arch="aarch64", cores=(("e-core", 4, 1), ("p-core", 4, 1)), l3_groups=0).but(
-    Quirk.CAPACITY
-)
+NAMELESS = MACHINE.with_quirks(Quirk.PACKAGE_UNKNOWN, Quirk.NO_L3_IDS)
+BOOKS = MACHINE.with_quirks(Quirk.PACKAGE_REPEATS, Quirk.L3_IDS_REPEAT)
+STRONG_AND_WEAK = Machine(
+    "big-little", arch="aarch64", cores=(("e-core", 4, 1), ("p-core", 4, 1)), l3_groups=0
+).with_quirks(Quirk.CAPACITY)
 
 
 def shown(machine: Machine, offline: str) -> Topology:

@@ -1,1 +1,1 @@
-"""Loops that act on what the API server has: the scheduler, and what a controller manager does for claims and pods."""
+"""Loops that act on objects of the API server: the scheduler, and the controllers for claims and pods."""

@@ -1,4 +1,4 @@
-"""What the controllers share: the objects that they follow, and the Events that they write."""
+"""Holds the objects that all controllers watch, and the recorder of their Events."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -8,13 +8,13 @@ from dracpu_sandbox.events import EventRecorder
 from dracpu_sandbox.following import Following
 from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, PODS, JsonObject
 
-Duty = Callable[[], Coroutine[Any, Any, None]]  # something that is still to be done
+Duty = Callable[[], Coroutine[Any, Any, None]]  # a change that a controller must still make
 
 MANAGER: Final = "resource_claim"
 
 
 class Cluster:
-    """The followed objects and the Events of all controllers."""
+    """The watched objects and the Events of all controllers."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
@@ -25,11 +25,11 @@ class Cluster:
 
     @property
     def followed(self) -> tuple[Following, ...]:
-        """All that is followed."""
+        """Returns the watched resources."""
         return self.pods, self.claims, self.templates
 
     async def write_claim(self, claim: JsonObject, subresource: str = "") -> JsonObject:
-        """Replaces a claim, whose new version is known at once."""
+        """Replaces a claim, and makes the new version visible here before the watch reports it."""
         typed = {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind, **claim}  # items of a list have neither
         written = await self.client.replace(CLAIMS, typed, subresource)
         self.claims.wrote(written)

@@ -1,4 +1,4 @@
-"""Claims made from templates: each pod gets its own, which goes when the pod has ended."""
+"""Makes claims from templates: each pod gets its own claim, which is deleted when the pod has ended."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -11,11 +11,11 @@ from dracpu_sandbox.scheduler.claims import is_owned_by, made_claims
 from dracpu_sandbox.scheduler.world import is_finished
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-_LONGEST_PREFIX: Final = 253 - 5  # what generateName adds
+_LONGEST_PREFIX: Final = 253 - 5  # generateName adds five characters
 
 
 def claims_to_make(cluster: Cluster) -> Iterator[Duty]:
-    """Makes the claims for which pods' specs name templates, and writes their names into the pods' statuses."""
+    """Makes the claims for templates that pods refer to, and writes the names of the claims into the pods' statuses."""
     for pod in cluster.pods.all():
         if missing_claims(pod, cluster.claims.get):
             yield partial(_make, cluster, pod)
@@ -23,7 +23,7 @@ def claims_to_make(cluster: Cluster) -> Iterator[Duty]:
 
 async def _make(cluster: Cluster, pod: JsonObject) -> None:
     (namespace, name), made = key_of(pod), dict[str, str]()
-    current = await cluster.client.get(PODS, name, namespace)  # what is followed may be behind
+    current = await cluster.client.get(PODS, name, namespace)  # the watched copy may be outdated
     if current["metadata"]["uid"] != pod["metadata"]["uid"]:
         return
     for entry in missing_claims(current, cluster.claims.get):
@@ -38,7 +38,7 @@ async def _make(cluster: Cluster, pod: JsonObject) -> None:
 
 
 def _made_before(cluster: Cluster, pod: JsonObject, entry: str) -> JsonObject | None:
-    """A claim that was made for the pod, whose status does not name it because an answer was lost."""
+    """Returns a claim that was made for the pod, but is missing in the pod's status because an answer was lost."""
     for claim in cluster.claims.all():
         annotations = claim["metadata"].get("annotations") or {}
         leaving = claim["metadata"].get("deletionTimestamp")
@@ -61,14 +61,14 @@ async def _create(cluster: Cluster, pod: JsonObject, entry: JsonObject) -> JsonO
 
 
 def missing_claims(pod: JsonObject, claim: Callable[[Key], JsonObject | None]) -> list[JsonObject]:
-    """The entries of a pod's spec whose claim is still to be made, or to be made again: it was deleted too early."""
+    """Returns the entries of a pod's spec that need a claim: none was made yet, or it was deleted too early."""
     if is_finished(pod) or pod["metadata"].get("deletionTimestamp"):
         return []
     names = made_claims(pod)
 
     def is_made(entry: str) -> bool:
         if not names.get(entry):
-            return entry in names  # and none is needed
+            return entry in names  # an entry without a name: no claim is needed
         made = claim((pod["metadata"].get("namespace", ""), names[entry]))
         return made is not None and is_owned_by(made, pod)
 
@@ -77,7 +77,7 @@ def missing_claims(pod: JsonObject, claim: Callable[[Key], JsonObject | None]) -
 
 
 def claim_from(template: JsonObject, pod: JsonObject, entry: str) -> JsonObject:
-    """The claim of one entry of a pod's spec."""
+    """Returns the claim for one entry of a pod's spec."""
     metadata, spec = pod["metadata"], template["spec"]
     given = spec.get("metadata") or {}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
@@ -96,7 +96,7 @@ def claim_from(template: JsonObject, pod: JsonObject, entry: str) -> JsonObject:
 
 
 def claims_to_remove(cluster: Cluster) -> Iterator[Duty]:
-    """Deletes the claims of pods that have ended, or are gone."""
+    """Deletes the claims of pods that have ended or were deleted."""
     for claim in cluster.claims.all():
         owner = _owner(claim)
         if owner is None or claim["metadata"].get("deletionTimestamp"):
@@ -107,7 +107,7 @@ def claims_to_remove(cluster: Cluster) -> Iterator[Duty]:
 
 async def _remove(cluster: Cluster, claim: JsonObject, owner: JsonObject) -> None:
     namespace, name = key_of(claim)
-    try:  # what is followed may be behind: the claim may be seen before its pod
+    try:  # the watch of pods may be behind that of claims
         pod: JsonObject | None = await cluster.client.get(PODS, owner["name"], namespace)
     except NotFoundError:
         pod = None
@@ -120,6 +120,6 @@ def _is_over(pod: JsonObject | None, owner: JsonObject) -> bool:
 
 
 def _owner(claim: JsonObject) -> JsonObject | None:
-    """The pod for which the claim was made."""
+    """Returns the owner reference to the pod for which the claim was made."""
     references: Iterable[JsonObject] = claim["metadata"].get("ownerReferences") or ()
     return next((reference for reference in references if reference["kind"] == "Pod"), None)

@@ -1,4 +1,4 @@
-"""All controllers together: whenever something has changed, they look at everything and do what is still to be done."""
+"""Runs all controllers: after each change, they look at all objects and make the changes that are still missing."""
 
 import asyncio
 import logging
@@ -11,14 +11,14 @@ from dracpu_sandbox.controllers.releasing import claims_to_release
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.following import pause_after
 
-_GATHERING_SECONDS: Final = 0.01  # changes come in crowds; one sweep does for many
+_GATHERING_SECONDS: Final = 0.01  # changes arrive in bursts; one sweep handles many
 _CONTROLLERS: Final = (claims_to_make, claims_to_release, claims_to_remove)
 
 _log = logging.getLogger(__name__)
 
 
 async def run(client: KubeClient) -> None:
-    """Runs the controllers until cancelled."""
+    """Runs the controllers until it is cancelled."""
     cluster, wake = Cluster(client), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for following in cluster.followed:
@@ -34,22 +34,22 @@ async def _sweep_for_ever(cluster: Cluster, wake: asyncio.Event) -> NoReturn:
         await asyncio.sleep(_GATHERING_SECONDS)
         wake.clear()
         if not all(following.ready for following in cluster.followed):
-            continue  # the last one to be ready wakes us
+            continue  # the last watch to become ready starts the next sweep
         if pause := await _sweep(cluster):
             await asyncio.sleep(pause)
             wake.set()
 
 
 async def _sweep(cluster: Cluster) -> float:
-    """Does what is to be done; seconds until the next sweep, 0 when all is done. A failure keeps nothing else back."""
+    """Runs each duty; a failure does not prevent the others. Returns the seconds to wait before a retry, 0 for none."""
     pause = 0.0
     for controller in _CONTROLLERS:
         for duty in list(controller(cluster)):
             try:
                 await duty()
             except NotFoundError:
-                continue  # gone meanwhile: nothing is left to do
+                continue  # the object was deleted meanwhile: nothing is left to do
             except SandboxError as error:
-                _log.info("a controller tries again: %s", error)
+                _log.info("a controller will retry: %s", error)
                 pause = max(pause, pause_after(error))
     return pause

@@ -1,4 +1,4 @@
-"""Pods that have ended or are gone no longer use their claims; claims without users lose their devices."""
+"""Removes pods that have ended or were deleted from their claims; deallocates claims that no pod uses."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +11,7 @@ from dracpu_sandbox.scheduler.world import is_finished
 
 
 def claims_to_release(cluster: Cluster) -> Iterator[Duty]:
-    """Keeps reservedFor true, deallocates, and lets claims go that are being deleted."""
+    """Keeps reservedFor up to date, deallocates unused claims, and removes the finalizer of deleted ones."""
     for claim in cluster.claims.all():
         namespace, deleted = claim["metadata"]["namespace"], claim["metadata"].get("deletionTimestamp")
         pods = {user["uid"]: cluster.pods.get((namespace, user["name"])) for user in users(claim)}
@@ -27,11 +27,11 @@ async def _release(cluster: Cluster, claim: JsonObject) -> None:
     if gone or allocation_of(claim):
         claim = await cluster.write_claim(released(claim, lambda user: user["uid"] not in gone), "status")
     if not users(claim) and has_finalizer(claim):
-        await cluster.write_claim(with_finalizer(claim, wanted=False))
+        await cluster.write_claim(with_finalizer(claim, protected=False))
 
 
 async def _is_gone(cluster: Cluster, claim: JsonObject, user: JsonObject) -> bool:
-    """Asks the server: the claim may be seen before its pod."""
+    """Reads the pod from the API server, because the watch of pods may be behind that of claims."""
     try:
         pod = await cluster.client.get(PODS, user["name"], claim["metadata"]["namespace"])
     except NotFoundError:
@@ -40,7 +40,7 @@ async def _is_gone(cluster: Cluster, claim: JsonObject, user: JsonObject) -> boo
 
 
 def uses(pod: JsonObject | None, uid: str) -> bool:
-    """Whether this is the pod with the UID, and it still needs its claims: neither ended nor deleted before it ran."""
+    """Whether the pod has this UID and still needs its claims: it has not ended, and was not deleted before it ran."""
     if pod is None or pod["metadata"]["uid"] != uid or is_finished(pod):
         return False
     return bool(pod["spec"].get("nodeName")) or not pod["metadata"].get("deletionTimestamp")

@@ -1,4 +1,4 @@
-"""The scheduler at work: follows the cluster, decides one pod after the other, writes down what it has decided."""
+"""Runs the scheduler: it watches the cluster, decides on one pod after the other, and writes its decisions."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Gives nodes to pods that have none, and devices to their claims. One per cluster."""
+    """Assigns nodes to pods that have none, and devices to their claims. A cluster has one scheduler."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -38,16 +38,16 @@ class Scheduler:
         self._classes = Following(client, DEVICE_CLASSES)
         self._slices = Following(client, SLICES)
         self._all = (self._pods, self._claims, self._nodes, self._classes, self._slices)
-        self._read_slices: dict[tuple[str, str], Slice | None] = {}  # by UID and version; None: it could not be read
+        self._read_slices: dict[tuple[str, str], Slice | None] = {}  # by UID and version; None: the slice is invalid
         self._wake = asyncio.Event()
         self._events = EventRecorder(client, SCHEDULER)
-        self._failures: Counter[str] = Counter()  # by the pod's UID: a pod that fails waits behind the others
+        self._failures: Counter[str] = Counter()  # by the pod's UID: pods that fail come last
         self._pods.listen(self._pod_changed)
         for following in self._all[1:]:
             following.listen(lambda event: self._wake.set())
 
     async def run(self) -> None:
-        """Schedules pods until cancelled."""
+        """Schedules pods until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for following in self._all:
                 tasks.create_task(following.run(), name="scheduler follows")
@@ -56,27 +56,27 @@ class Scheduler:
                 await self._wake.wait()
                 self._wake.clear()
                 try:
-                    if all(following.ready for following in self._all):  # else the last one to be ready wakes us
+                    if all(following.ready for following in self._all):  # the last watch to become ready sets the event
                         await self._round()
                 except SandboxError as error:
-                    _log.info("the scheduler tries again: %s", error)
+                    _log.info("the scheduler will retry: %s", error)
                     await asyncio.sleep(pause_after(error))
                     self._wake.set()
 
     def _pod_changed(self, event: Event) -> None:
-        """What running pods report about themselves changes nothing here."""
+        """Ignores the status reports of running pods, which do not affect scheduling."""
         pod = event.object
         if event.type != "MODIFIED" or is_pending(pod) or is_finished(pod):
             self._wake.set()
 
     async def _round(self) -> None:
-        """Tries all pods that wait, the oldest first. An error ends the round: the next one sees what was written."""
+        """Tries all pending pods, the oldest first. An error ends the round: the next round reads what was written."""
         pending = [pod for pod in self._pods.all() if is_pending(pod)]
         if not pending:
             self._failures.clear()
             return
-        world = self._picture()
-        for pod in sorted(pending, key=self._turn):
+        world = self._snapshot()
+        for pod in sorted(pending, key=self._priority):
             try:
                 match decide(pod, world):
                     case Placement() as placement:
@@ -84,18 +84,18 @@ class Scheduler:
                     case Refusal() as refusal:
                         await self._refuse(pod, refusal)
             except NotFoundError:
-                continue  # the pod or a claim was deleted; the watch will report which
+                continue  # the pod or a claim was deleted, which the watch will report
             except SandboxError:
                 self._failures[pod["metadata"]["uid"]] += 1
                 raise
-            await asyncio.sleep(0)  # a long queue must not keep the loop from everything else
+            await asyncio.sleep(0)  # a long queue must not block the event loop
 
-    def _turn(self, pod: JsonObject) -> tuple[int, str, str]:
+    def _priority(self, pod: JsonObject) -> tuple[int, str, str]:
         metadata = pod["metadata"]
         return self._failures[metadata["uid"]], metadata["creationTimestamp"], metadata["name"]
 
-    def _picture(self) -> World:
-        """The cluster as it is known before anything is awaited: only now it is known to be complete."""
+    def _snapshot(self) -> World:
+        """Returns the known state of the cluster. Call it before the first await: later, it may be incomplete."""
         return World(
             nodes={node["metadata"]["name"]: node for node in self._nodes.all()},
             claims={key_of(claim): claim for claim in self._claims.all()},
@@ -105,7 +105,7 @@ class Scheduler:
         )
 
     def _inventory(self) -> Inventory:
-        """The pools of all slices. A slice that has not changed is not read again: answers are remembered by device."""
+        """Returns the pools of all slices. Unchanged slices are not parsed again, as answers are cached by device."""
         former, self._read_slices = self._read_slices, {}
         for body in self._slices.all():
             key = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
@@ -113,14 +113,14 @@ class Scheduler:
         return Inventory(item for item in self._read_slices.values() if item is not None)
 
     async def _place(self, pod: JsonObject, placement: Placement, world: World) -> None:
-        """Claims first, the pod last: when it is bound, its claims are ready for the kubelet."""
+        """Writes the claims first and binds the pod last, so that its claims are ready when the kubelet starts it."""
         for name in claim_names(pod) or ():
             key = pod["metadata"]["namespace"], name
             claim, allocation = world.claims[key], placement.allocations.get(key)
             if is_reserved_for(claim, pod) and allocation_of(claim) is not None:
-                continue  # from a former attempt
+                continue  # an earlier attempt has written it
             if allocation is not None and not has_finalizer(claim):
-                claim = await self._write(with_finalizer(claim, wanted=True))
+                claim = await self._write(with_finalizer(claim, protected=True))
             world.claims[key] = await self._write(reserved(claim, pod, allocation), "status")
             if allocation is not None:
                 world.usage.add_claim(world.claims[key])
@@ -143,9 +143,9 @@ class Scheduler:
         self._events.emit(pod, "Scheduled", note, action="Binding")
 
     async def _refuse(self, pod: JsonObject, refusal: Refusal) -> None:
-        wanted = condition("PodScheduled", False, refusal.reason, refusal.message)
-        if not has_condition(pod, wanted):
-            self._pods.wrote(await self._client.patch_status(PODS, pod, {"conditions": [wanted]}, manager=SCHEDULER))
+        expected = condition("PodScheduled", False, refusal.reason, refusal.message)
+        if not has_condition(pod, expected):
+            self._pods.wrote(await self._client.patch_status(PODS, pod, {"conditions": [expected]}, manager=SCHEDULER))
             self._events.emit(pod, "FailedScheduling", refusal.message, action="Scheduling", warning=True)
 
 

@@ -1,1 +1,1 @@
-"""Machines: from a short description to the files that the kernel would show."""
+"""Simulated machines: short descriptions, and the files that the kernel would show for them."""

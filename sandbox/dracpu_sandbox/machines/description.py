@@ -1,7 +1,7 @@
-"""Descriptions of machines, from which the place of each CPU follows.
+"""Describes machines, and derives the place of each CPU from the description.
 
-`tree.write_tree` writes the files that a kernel would show. In the tests, `machine_answers.topology_of` says which
-Topology must be read from them, without any file: a test that reads the files and compares is a proof.
+`tree.write_tree` writes the files that a kernel would show. In the tests, `machine_answers.topology_of` computes the
+expected Topology without any file, so that a test can compare it with the one that is read from the files.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ class Quirk(Enum):
     NO_CORE_ID = auto()
     PACKAGE_UNKNOWN = auto()  # physical_package_id is -1
     PACKAGE_REPEATS = auto()  # s390: socket ids count anew in each book
-    NO_PACKAGE_LISTS = auto()  # only physical_package_id tells sockets apart
+    NO_PACKAGE_LISTS = auto()  # only physical_package_id distinguishes sockets
     NO_PACKAGES = auto()  # neither lists nor ids of sockets
     NO_L3_IDS = auto()  # arm64 without firmware tables: caches have no id
-    L3_IDS_REPEAT = auto()  # L3 ids 0 and 1, over and over
+    L3_IDS_REPEAT = auto()  # the L3 ids 0 and 1 repeat
     CLUSTER_UNKNOWN = auto()  # arm64: cluster_id 65535
     CAPACITY = auto()  # core types only by cpu_capacity, as on arm64
     NULL_NOHZ_FULL = auto()  # some kernels print "(null)"
@@ -34,7 +34,7 @@ class Quirk(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one CPU stands; indices count over the whole machine."""
+    """The place of one CPU; all indices count over the whole machine."""
 
     cpu: int
     core: int
@@ -48,19 +48,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine: counts per socket for cores, for the whole machine otherwise."""
+    """A machine: `cores` counts per socket, everything else counts over the whole machine."""
 
     name: str
     arch: str = "x86_64"
     sockets: int = 1
-    cores: tuple[tuple[CoreType, int, int], ...] = (("standard", 4, 1),)  # (type, cores, threads of each), per socket
-    # adjacent: a core's threads follow each other; split: first threads of all cores, then the second ones;
-    # scattered: as split, and cores go around the sockets
+    cores: tuple[tuple[CoreType, int, int], ...] = (("standard", 4, 1),)  # (type, cores, threads per core), per socket
+    # adjacent: the threads of a core follow each other; split: the first threads of all cores, then the second ones;
+    # scattered: as split, but consecutive cores alternate between the sockets
     numbering: Literal["adjacent", "split", "scattered"] = "adjacent"
     dies: int = 0  # 0: one per socket; core ids count anew in each die
     numa_nodes: int = 0  # 0: one per socket
     l3_groups: int | None = None  # None: one per socket
-    socket_ids: tuple[int, ...] = ()  # (): 0, 1, 2 ...; the same for the next two
+    socket_ids: tuple[int, ...] = ()  # (): 0, 1, 2 ..., also in the next two fields
     numa_ids: tuple[int, ...] = ()
     cpu_ids: tuple[int, ...] = ()
     empty_nodes: tuple[int, ...] = ()  # NUMA nodes without CPUs: memory, GPUs
@@ -69,17 +69,17 @@ class Machine:
     undescribed: CpuSet = EMPTY  # online, but without a topology directory
     isolated: CpuSet = EMPTY
     nohz_full: CpuSet = EMPTY
-    pcie: tuple[tuple[str, int], ...] = ()  # PCIe roots, each with the NUMA node where it stands; -1: unknown
+    pcie: tuple[tuple[str, int], ...] = ()  # PCIe roots, each with its NUMA node; -1: unknown
     quirks: frozenset[Quirk] = frozenset()
-    given: tuple[Place, ...] = ()  # every CPU's place, ascending by id, instead of all counts; numbers are the ids
+    given: tuple[Place, ...] = ()  # replaces all counts: each CPU's place, by ascending id; indices are ids
 
-    def but(self, *quirks: Quirk) -> "Machine":
-        """A copy of the machine with these quirks."""
+    def with_quirks(self, *quirks: Quirk) -> "Machine":
+        """Returns a copy of the machine with these quirks."""
         return replace(self, quirks=self.quirks | frozenset(quirks))
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
-        """All CPUs, offline ones included, ascending by id."""
+        """Returns the places of all CPUs, including offline ones, by ascending id."""
         return self.given or self._counted()
 
     def _counted(self) -> tuple[Place, ...]:
@@ -98,7 +98,7 @@ class Machine:
         places = []
         for cpu, (core, _) in zip(self.cpu_ids or range(len(slots)), slots, strict=True):
             core_type = per_socket[core % len(per_socket)][0]
-            # A low-power core stands on the chip's edge, outside of the ring that has the L3 cache.
+            # A low-power core lies outside of the ring that shares the L3 cache.
             has_l3 = l3_groups > 0 and core_type != "lp-e-core"
             places.append(
                 Place(
@@ -116,15 +116,15 @@ class Machine:
 
     @cached_property
     def online(self) -> CpuSet:
-        """What the kernel lists as online."""
+        """Returns the CPUs that the kernel lists as online."""
         return CpuSet(place.cpu for place in self.places) - self.offline
 
     def close_to(self, numa: int) -> CpuSet:
-        """The online CPUs that the kernel calls local to a device at this NUMA node; all where that is not known."""
+        """Returns the online CPUs that the kernel reports as local to a NUMA node; all if the node is unknown."""
         return self.online if numa < 0 else self.sharing["numa"][numa]
 
     def socket_id(self, socket: int) -> int:
-        """What the kernel calls a socket."""
+        """Returns the kernel's id of a socket."""
         if Quirk.PACKAGE_UNKNOWN in self.quirks:
             return -1
         if Quirk.PACKAGE_REPEATS in self.quirks:
@@ -132,11 +132,11 @@ class Machine:
         return self.socket_ids[socket] if self.socket_ids else socket
 
     def numa_id(self, numa: int) -> int:
-        """What the kernel calls a NUMA node."""
+        """Returns the kernel's id of a NUMA node."""
         return self.numa_ids[numa] if self.numa_ids else numa
 
     def l3_id(self, place: Place) -> int:
-        """What the kernel calls the L3 cache of a CPU; -1: there is no id."""
+        """Returns the kernel's id of a CPU's L3 cache; -1: it has none."""
         if Quirk.NO_L3_IDS in self.quirks:
             return -1
         if Quirk.L3_IDS_REPEAT in self.quirks:
@@ -145,7 +145,7 @@ class Machine:
 
     @cached_property
     def sharing(self) -> Mapping[str, Mapping[object, CpuSet]]:
-        """For each thing that CPUs share: which online CPUs share which one."""
+        """Returns the online CPUs of each core, die, socket, NUMA node, L3 cache and core type."""
         sharing: dict[str, dict[object, CpuSet]] = {}
         for what in ("core", "die", "socket", "numa", "l3", "type"):
             masks: dict[object, int] = {}
@@ -157,5 +157,5 @@ class Machine:
 
 
 def uniform(cores: int, threads: int = 1) -> tuple[tuple[CoreType, int, int], ...]:
-    """A socket of equal cores."""
+    """Returns the cores of a socket that has one type of core."""
     return (("standard", cores, threads),)

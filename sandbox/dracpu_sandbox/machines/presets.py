@@ -1,4 +1,4 @@
-"""Machines with a name: what `--machine NAME` offers, and what tests read."""
+"""Named machines, for `--machine NAME` and for tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,10 +12,10 @@ XEON_SNC2 = Machine("xeon-snc2", sockets=2, cores=uniform(32, 2), numbering="sca
 EPYC_NPS4 = Machine("epyc-nps4", sockets=2, cores=uniform(64, 2), numbering="split", numa_nodes=8, l3_groups=16)
 EPYC_512 = Machine("epyc-512", sockets=2, cores=uniform(128, 2), numbering="split", numa_nodes=8, l3_groups=32)
 HYBRID = Machine("hybrid-desktop", cores=(("p-core", 6, 2), ("e-core", 8, 1), ("lp-e-core", 2, 1)))
-ARM64 = Machine("arm64-no-l3-ids", arch="aarch64", sockets=2, cores=uniform(64), numa_nodes=4, l3_groups=4).but(
+ARM64 = Machine("arm64-no-l3-ids", arch="aarch64", sockets=2, cores=uniform(64), numa_nodes=4, l3_groups=4).with_quirks(
     Quirk.NO_L3_IDS, Quirk.CLUSTER_UNKNOWN
 )
-BIG_LITTLE = Machine("big-little", arch="aarch64", cores=(("e-core", 4, 1), ("p-core", 4, 1)), l3_groups=0).but(
+BIG_LITTLE = Machine("big-little", arch="aarch64", cores=(("e-core", 4, 1), ("p-core", 4, 1)), l3_groups=0).with_quirks(
     Quirk.CAPACITY, Quirk.NO_NUMA
 )
 PPC64_SMT8 = Machine(
@@ -45,7 +45,7 @@ DEFAULT_MACHINES: Final = (XEON, EPYC, HYBRID)
 
 
 def named_nodes(machines: Sequence[Machine], count: int) -> dict[str, Machine]:
-    """So many nodes by name; machines take turns."""
+    """Names `count` nodes and assigns the machines to them in turn."""
     return {f"node-{number + 1}": machines[number % len(machines)] for number in range(count)}
 
 

@@ -1,4 +1,4 @@
-"""Writes the files that the kernel would show of a machine below /sys and /proc."""
+"""Writes the files below /sys and /proc that the kernel would show for a machine."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ CAPACITIES: Final[Mapping[CoreType, int]] = {"standard": 1024, "p-core": 1024, "
 
 
 def write_tree(machine: Machine, root: Path) -> tuple[Path, Path]:
-    """Writes what the kernel would show; returns the roots of sysfs and procfs below `root`."""
+    """Writes the files of a machine; returns the roots of sysfs and procfs below `root`."""
     sysfs, procfs = root / "sys", root / "proc"
     made: set[str] = set()
     for path, text in _files(machine):
@@ -34,9 +34,9 @@ def write_tree(machine: Machine, root: Path) -> tuple[Path, Path]:
 
 
 def shared_tree(machine: Machine, shelf: Path) -> Path:
-    """A folder with the machine's tree, which all machines of its kind share: it must not be changed.
+    """Returns a folder with the machine's files. Equal machines share it, so it must not be changed.
 
-    A tree is thousands of small files, and a fleet has hundreds of equal nodes.
+    A machine has thousands of small files, and a fleet has hundreds of equal nodes.
     """
     tree = shelf / f"{machine.name}-{sha256(repr(machine).encode()).hexdigest()[:12]}"
     if not tree.exists():
@@ -47,13 +47,13 @@ def shared_tree(machine: Machine, shelf: Path) -> Path:
             try:
                 fresh.rename(tree)
             except OSError:
-                if not tree.exists():  # else another node was faster
+                if not tree.exists():  # otherwise another node has written it first
                     raise
     return tree
 
 
 def _files(machine: Machine) -> Iterator[tuple[str, object]]:
-    """Paths below /sys, and what stands in them."""
+    """Yields paths below /sys with their contents."""
     cpu = "devices/system/cpu"
     everything = CpuSet(place.cpu for place in machine.places)
     yield f"{cpu}/possible", everything
@@ -147,14 +147,14 @@ def _list(machine: Machine, directory: str, mask_name: str, list_name: str, cpus
 
 
 def _mask_text(cpus: CpuSet) -> str:
-    """The kernel's form: words of 32 bits, the highest first."""
+    """Returns the kernel's format of a mask: words of 32 bits, the highest first."""
     words = range(max(1, (cpus.mask.bit_length() + 31) // 32))
     return ",".join(f"{cpus.mask >> 32 * word & 0xFFFFFFFF:08x}" for word in reversed(words))
 
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """A place for a tree: in memory where the system offers it, for a large machine is 10,000 small files."""
-    memory = Path("/dev/shm")  # noqa: S108  # a random folder is made in it
+    """Makes a temporary folder, in memory if the system offers that: a large machine has 10,000 small files."""
+    memory = Path("/dev/shm")  # noqa: S108  # the folder has a random name
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
         yield Path(made)

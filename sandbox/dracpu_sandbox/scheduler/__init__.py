@@ -1,1 +1,1 @@
-"""A small scheduler that follows the rules of Dynamic Resource Allocation."""
+"""A small scheduler that implements Dynamic Resource Allocation."""

@@ -1,8 +1,8 @@
-"""Which devices claims get on one node: the first ones in listed order with which everything works out.
+"""Chooses the devices for claims on one node: the first devices, in listed order, that satisfy all requests.
 
-The search tries devices one after the other and takes a step back where it cannot go on, as kube-scheduler does. It
-gives up a request as soon as fewer devices are left than it still needs, and everything after a number of steps: a
-search through all combinations of twenty devices would take minutes.
+The search tries one device after the other and goes back a step when it cannot continue, as kube-scheduler does. It
+gives up a request when too few devices are left for it, and the whole search after a number of steps: without that
+limit, a search through all combinations of twenty devices would take minutes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,25 +27,25 @@ _NO_VALUES: Final[Values] = frozenset()
 
 
 class AllocationError(SandboxError):
-    """It is unknown whether the claims fit. The pod waits with this message, whatever other nodes have."""
+    """It is unknown whether the claims fit. The pod waits with this message, even if another node has free devices."""
 
 
 @dataclass
 class Effort:
-    """The steps that are left for a pod."""
+    """The number of steps that are left for a pod."""
 
     left: int = MOST_STEPS
 
     def step(self) -> None:
-        """Raises AllocationError when none is left."""
+        """Counts a step; raises AllocationError if none is left."""
         if not self.left:
-            raise AllocationError(f"gave up after {MOST_STEPS} steps: the sandbox searches no further")
+            raise AllocationError(f"gave up after {MOST_STEPS} steps, the limit of the sandbox")
         self.left -= 1
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device that a request may get, and what the request would consume of it."""
+    """A device that a request may get, with the capacity that the request would consume."""
 
     device: Device
     consumed: Consumed
@@ -56,14 +56,14 @@ class Candidate:
 class Pick:
     """A device that a request gets."""
 
-    claim: int  # its place among the claims
+    claim: int  # index of the claim
     wanted: Wanted
     candidate: Candidate
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """The candidates of one way to satisfy a request, in listed order."""
+    """The candidates for one alternative of a request, in listed order."""
 
     devices: Sequence[Candidate]
     matching: int  # how many devices the selectors match, tainted and small ones included
@@ -77,9 +77,9 @@ def allocate(
     usage: Usage,
     effort: Effort,
 ) -> list[list[Pick]] | None:
-    """The devices for each claim, all or nothing; None when they do not fit. Raises AllocationError.
+    """Returns the devices for each claim, or None if not all claims fit. Raises AllocationError.
 
-    All classes that the claims name must exist.
+    The device classes of all claims must exist.
     """
     search = _Search(claims, classes, offer, usage.copy(), effort)
     if not search.solve(0):
@@ -111,7 +111,7 @@ class _Search:
         }
 
     def solve(self, index: int) -> bool:
-        """Satisfies this request and all that follow it."""
+        """Satisfies this request and all following ones."""
         if index == len(self._asks):
             return True
         return any(self._try(index, wanted) for wanted in self._asks[index][1].ways)
@@ -132,7 +132,7 @@ class _Search:
         return count > 0 and total <= MOST_RESULTS and self._fill(index, wanted, count, 0)
 
     def _fill(self, index: int, wanted: Wanted, missing: int, start: int) -> bool:
-        """Picks the devices that a request still misses, from a place in the list on, and goes on with the next one."""
+        """Picks the missing devices of a request, from an index in the list on, and continues with the next request."""
         if not missing:
             return self.solve(index + 1)
         claim, _ = self._asks[index]
@@ -143,13 +143,13 @@ class _Search:
             self._take(Pick(claim, wanted, found.devices[place]))
             if self._fill(index, wanted, missing - 1, place + 1):
                 return True
-            self._give_back()
+            self._undo()
         if found.error:
             raise AllocationError(f'request "{wanted.name}": {found.error}')
         return False
 
     def _admission(self, claim: int, wanted: Wanted) -> Callable[[Candidate], bool]:
-        """Answers of a candidate whether it may join what is picked now."""
+        """Returns a function that checks whether a candidate can join the current picks."""
         counters = Counters(self._offer.pools, self._usage)
         rules = [
             _rule(constraint, self._picked(claim, constraint))
@@ -163,7 +163,7 @@ class _Search:
         )
 
     def _picked(self, claim: int, constraint: Constraint) -> list[Device]:
-        """The devices that are picked already and bound by a constraint."""
+        """Returns the picked devices to which a constraint applies."""
         return [
             pick.candidate.device for pick in self.picks if pick.claim == claim and constraint.covers(pick.wanted.name)
         ]
@@ -174,9 +174,9 @@ class _Search:
         device = pick.candidate.device
         self._usage.take(device.id, pick.candidate.amounts, shared=device.shareable)
 
-    def _give_back(self) -> None:
+    def _undo(self) -> None:
         candidate = self.picks.pop().candidate
-        self._usage.give_back(candidate.device.id, candidate.amounts, shared=candidate.device.shareable)
+        self._usage.release(candidate.device.id, candidate.amounts, shared=candidate.device.shareable)
 
 
 def _candidates(wanted: Wanted, device_class: DeviceClass, devices: Sequence[Device]) -> _Candidates:
@@ -197,7 +197,7 @@ def _candidates(wanted: Wanted, device_class: DeviceClass, devices: Sequence[Dev
 
 
 def _rule(constraint: Constraint, picked: Sequence[Device]) -> Callable[[Device], bool]:
-    """Answers of a device whether the constraint allows it beside those that are picked.
+    """Returns a function that checks whether the constraint allows a device in addition to those that are picked.
 
     matchAttribute: all devices have a value in common. distinctAttribute: no two devices have a value in common.
     """

@@ -1,4 +1,4 @@
-"""How much of a device's capacity a request consumes: its requestPolicy rounds up, and refuses."""
+"""Computes how much of a device's capacity a request consumes; a requestPolicy may round up or reject."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -12,7 +12,7 @@ Consumed = Mapping[str, tuple[Quantity, str]]  # by capacity key: the amount, an
 
 
 def consumption(device: Device, wanted: Wanted) -> Consumed | None:
-    """What a share of a device would consume; nothing of an exclusive one. None when the device is too small."""
+    """Returns what a share of a device consumes; {} for an exclusive device; None if the device is too small."""
     if not wanted.capacity.keys() <= device.capacity.keys():  # kube-scheduler: keys match by exact string
         return None
     if not device.shareable:
@@ -28,7 +28,7 @@ def consumption(device: Device, wanted: Wanted) -> Consumed | None:
 
 
 def consumed(capacity: Capacity, asked: Quantity | None) -> Quantity | None:
-    """What an asked amount consumes of a capacity; None when the policy or the value does not allow it."""
+    """Returns how much of a capacity a requested amount consumes; None if the policy or the value does not allow it."""
     policy = capacity.policy
     if asked is None:
         amount: Quantity | None = capacity.value if policy.default is None else policy.default
@@ -46,7 +46,7 @@ def _in_range(policy: RequestPolicy, minimum: Quantity, asked: Quantity) -> Quan
         amount = minimum
     elif policy.step is None or policy.step.whole() == 0:
         amount = asked
-    else:  # kube-scheduler counts steps in whole units: a step of 500m is one of 1
+    else:  # kube-scheduler counts steps in whole units: 500m counts as 1
         steps = ceil(Fraction(asked.whole() - minimum.whole(), policy.step.whole()))
         amount = Quantity(Fraction(minimum.whole() + steps * policy.step.whole()), asked.notation)
     return None if policy.maximum is not None and amount > policy.maximum else amount

@@ -1,4 +1,4 @@
-"""The claims of a pod, as they stand in the API."""
+"""Reads and changes the claims of a pod as API objects."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -9,13 +9,13 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 
 
 def made_claims(pod: JsonObject) -> Mapping[str, str]:
-    """The claims made for a pod, by the names of their entries in its spec; "" where none was needed."""
+    """Returns the claims made for a pod, by the names of their entries in its spec; "" if no claim was needed."""
     statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
     return {status["name"]: status.get("resourceClaimName") or "" for status in statuses}
 
 
 def claim_names(pod: JsonObject) -> list[str] | None:
-    """The names of the claims that a pod uses, in order; None while one of them is still to be made."""
+    """Returns the names of the claims that a pod uses, in order; None if a claim is not made yet."""
     made, names = made_claims(pod), []
     for entry in pod["spec"].get("resourceClaims") or ():
         name = entry.get("resourceClaimName") or made.get(entry["name"])
@@ -27,7 +27,7 @@ def claim_names(pod: JsonObject) -> list[str] | None:
 
 
 def trouble_of(pod: JsonObject, claim: JsonObject) -> str:
-    """Why the pod cannot use this claim, wherever it runs; "" when it can."""
+    """Returns why the pod cannot use this claim on any node; "" if it can."""
     metadata = claim["metadata"]
     if metadata.get("deletionTimestamp"):
         return f'resourceclaim "{metadata["name"]}" is being deleted'
@@ -37,12 +37,12 @@ def trouble_of(pod: JsonObject, claim: JsonObject) -> str:
 
 
 def allocation_of(claim: JsonObject) -> JsonObject | None:
-    """What the claim has been allocated."""
+    """Returns the claim's allocation, or None."""
     return (claim.get("status") or {}).get("allocation")
 
 
 def users(claim: JsonObject) -> list[JsonObject]:
-    """The entries of reservedFor."""
+    """Returns the entries of reservedFor."""
     return list((claim.get("status") or {}).get("reservedFor") or ())
 
 
@@ -52,13 +52,13 @@ def is_reserved_for(claim: JsonObject, pod: JsonObject) -> bool:
 
 
 def is_owned_by(item: JsonObject, owner: JsonObject) -> bool:
-    """Whether an ownerReference of the object names this very owner."""
+    """Whether an ownerReference of the object has the owner's UID."""
     references: Iterable[JsonObject] = item["metadata"].get("ownerReferences") or ()
     return any(reference["uid"] == owner["metadata"]["uid"] for reference in references)
 
 
 def reserved(claim: JsonObject, pod: JsonObject, allocation: JsonObject | None) -> JsonObject:
-    """The claim with this allocation, if it has none yet, and the pod among its users."""
+    """Returns the claim with this allocation, if given, and with the pod among its users."""
     status = dict(claim.get("status") or {})
     if allocation is not None:
         status["allocation"] = allocation
@@ -69,7 +69,7 @@ def reserved(claim: JsonObject, pod: JsonObject, allocation: JsonObject | None) 
 
 
 def released(claim: JsonObject, still_uses: Callable[[JsonObject], bool]) -> JsonObject:
-    """The claim without the users that are gone; without an allocation when no user is left."""
+    """Returns the claim without users that have ended, and without its allocation if no user is left."""
     status = dict(claim.get("status") or {})
     left = [user for user in users(claim) if still_uses(user)]
     status.pop("reservedFor", None)
@@ -81,10 +81,10 @@ def released(claim: JsonObject, still_uses: Callable[[JsonObject], bool]) -> Jso
     return {**claim, "status": status}
 
 
-def with_finalizer(claim: JsonObject, wanted: bool) -> JsonObject:
-    """The claim protected from deletion, or no longer."""
+def with_finalizer(claim: JsonObject, protected: bool) -> JsonObject:
+    """Returns the claim with or without protection from deletion."""
     finalizers = [name for name in claim["metadata"].get("finalizers") or () if name != FINALIZER]
-    metadata = {**claim["metadata"], "finalizers": [*finalizers, FINALIZER] if wanted else finalizers}
+    metadata = {**claim["metadata"], "finalizers": [*finalizers, FINALIZER] if protected else finalizers}
     return {**claim, "metadata": metadata}
 
 

@@ -1,4 +1,4 @@
-"""Where a pod goes and what its claims get: one decision at a time, made from a picture of the cluster."""
+"""Decides on the node of a pod and the devices of its claims, one pod at a time, from a snapshot of the cluster."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,12 +17,12 @@ from dracpu_sandbox.scheduler.results import allocation
 from dracpu_sandbox.scheduler.world import World
 
 SCHEDULER: Final = "default-scheduler"
-_NOT_FITTING: Final = "cannot allocate all claims"  # kube-scheduler's words; it never says why
+_NOT_FITTING: Final = "cannot allocate all claims"  # the text of kube-scheduler, which gives no reason
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The pod goes to this node; these claims get these allocations, and all others have theirs."""
+    """The pod's node, with allocations for the claims that have none yet."""
 
     node: str
     allocations: Mapping[Key, JsonObject] = field(default_factory=dict)
@@ -30,14 +30,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The pod waits."""
+    """The reason why the pod must wait."""
 
     message: str
     reason: str = "Unschedulable"
 
 
 def is_pending(pod: JsonObject) -> bool:
-    """Whether it is for this scheduler to place the pod."""
+    """Whether this scheduler must place the pod."""
     spec = pod["spec"]
     return not (
         spec.get("nodeName")
@@ -51,7 +51,7 @@ def is_pending(pod: JsonObject) -> bool:
 def decide(
     pod: JsonObject, world: World, new_share: Callable[[], str] = lambda: str(uuid4())
 ) -> Placement | Refusal | None:
-    """The node with the fewest pods on which everything fits; None while a claim of the pod is still to be made."""
+    """Chooses the node with the fewest pods that fits; returns None while a claim of the pod is not made yet."""
     names = claim_names(pod)
     if names is None:
         return None
@@ -75,7 +75,7 @@ def _search(
     world: World,
     new_share: Callable[[], str],
 ) -> Placement | Refusal:
-    """Goes from node to node. An error ends the search, though another node might do: so it does in kube-scheduler."""
+    """Tries one node after the other. As in kube-scheduler, an error ends the search, even if another node fits."""
     reasons: Counter[str] = Counter()
     effort = Effort()
     for name in sorted(world.nodes, key=lambda node: (world.used.get(node, {}).get("pods", 0), node)):
@@ -99,11 +99,11 @@ def _search(
 
 
 class _UnusableError(SandboxError):
-    """The pod cannot run with its claims as they are, on no node."""
+    """With its current claims, the pod cannot run on any node."""
 
 
 def _claims(pod: JsonObject, names: Iterable[str], world: World) -> dict[Key, JsonObject]:
-    """The pod's claims. Raises _UnusableError."""
+    """Returns the pod's claims. Raises _UnusableError."""
     found: dict[Key, JsonObject] = {}
     for name in names:
         key = pod["metadata"].get("namespace", ""), name
@@ -117,7 +117,7 @@ def _claims(pod: JsonObject, names: Iterable[str], world: World) -> dict[Key, Js
 
 
 def _require_classes(claims: Iterable[Claim], classes: Mapping[str, DeviceClass]) -> None:
-    """Raises _UnusableError."""
+    """Raises _UnusableError if a device class does not exist."""
     for claim in claims:
         for request in claim.requests:
             for wanted in request.ways:
@@ -126,7 +126,7 @@ def _require_classes(claims: Iterable[Claim], classes: Mapping[str, DeviceClass]
 
 
 def _away(claims: Iterable[JsonObject], node: JsonObject) -> str:
-    """Why a claim that has its devices cannot be used on this node: they are on another one."""
+    """Returns why the pod cannot use allocated claims on this node: their devices are on another one."""
     for claim in claims:
         selector = (allocation_of(claim) or {}).get("nodeSelector")
         if selector and not selector_matches(selector, node):

@@ -1,4 +1,4 @@
-"""Devices as slices offer them, in typed records."""
+"""Parses the devices in ResourceSlices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from dracpu_sandbox.cel.functions import from_quantity
 from dracpu_sandbox.cel.quantity import Quantity
 from dracpu_sandbox.resources import JsonObject
 
-DeviceId = tuple[str, str, str]  # driver, pool, device: what allocations name
-Values = frozenset[tuple[str, Any]]  # the values of an attribute, each with its type: 1 is not "1", nor true
+DeviceId = tuple[str, str, str]  # driver, pool, device
+Values = frozenset[tuple[str, Any]]  # the values of an attribute, each with its type: 1, "1" and true differ
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How an asked amount becomes a consumed one."""
+    """The rule by which a requested amount is rounded to the consumed amount."""
 
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] = ()
-    minimum: Quantity | None = None  # of validRange, as are the next two
-    maximum: Quantity | None = None
-    step: Quantity | None = None
+    minimum: Quantity | None = None  # validRange.min
+    maximum: Quantity | None = None  # validRange.max
+    step: Quantity | None = None  # validRange.step
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a device has of something."""
+    """An amount that a device offers, with its request policy."""
 
     value: Quantity
     policy: RequestPolicy = RequestPolicy()
@@ -34,7 +34,7 @@ class Capacity:
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """A device, equal only to itself. Attributes always have their domain, capacity keys stay as they are written."""
+    """A device, compared by identity. Names of attributes include their domain; capacity keys are left unchanged."""
 
     driver: str
     pool: str
@@ -44,11 +44,11 @@ class Device:
     capacity: Mapping[str, Capacity]
     consumes: tuple[tuple[str, str, Quantity], ...]  # counter set, counter, amount
     taints: tuple[JsonObject, ...]
-    variables: JsonObject  # what expressions see as `device`
+    variables: JsonObject  # the value of `device` in CEL expressions
 
     @cached_property
     def id(self) -> DeviceId:
-        """What an allocation calls it."""
+        """The names by which an allocation refers to the device."""
         return self.driver, self.pool, self.name
 
 
@@ -61,17 +61,17 @@ class Slice:
     driver: str
     pool: str
     generation: int
-    slices: int  # how many the pool has
+    slices: int  # the number of slices in the pool
     devices: tuple[Device, ...]
     counters: Mapping[tuple[str, str], Quantity]  # by counter set and counter
 
 
 def read_slice(body: JsonObject) -> Slice:
-    """Reads a ResourceSlice of the API. Raises ValueError, and what unreadable fields cause."""
+    """Parses a ResourceSlice. Raises ValueError and the errors that invalid fields cause."""
     spec = body["spec"]
     driver, pool = spec["driver"], spec["pool"]
     if not spec.get("nodeName"):
-        raise ValueError("the sandbox's scheduler knows only slices with spec.nodeName")
+        raise ValueError("the sandbox's scheduler supports only slices with spec.nodeName")
     return Slice(
         body["metadata"]["name"],
         spec["nodeName"],
@@ -143,7 +143,7 @@ def _optional(text: str | None) -> Quantity | None:
 
 
 def _qualified(name: str, driver: str) -> str:
-    """The name with its domain: without one it is the driver's own."""
+    """Returns the name with its domain, which is the driver's by default."""
     return name if "/" in name else f"{driver}/{name}"
 
 

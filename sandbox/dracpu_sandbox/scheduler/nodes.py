@@ -1,4 +1,4 @@
-"""Which nodes a pod may run on, apart from devices: selectors, taints, resources."""
+"""Checks whether a pod may run on a node, apart from its devices: selectors, taints, resources."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -14,7 +14,7 @@ _ONE_POD: Final[Amounts] = {"pods": Fraction(1)}
 
 
 def refusal(pod: JsonObject, node: JsonObject, used: Amounts) -> str:
-    """Why the pod cannot run there, in the words of kube-scheduler; "" when it can."""
+    """Returns why the pod cannot run on the node, with the text of kube-scheduler; "" if it can."""
     spec = node.get("spec") or {}
     if spec.get("unschedulable"):
         return "node(s) were unschedulable"
@@ -26,7 +26,7 @@ def refusal(pod: JsonObject, node: JsonObject, used: Amounts) -> str:
 
 
 def keeps_away(taints: Iterable[JsonObject], tolerations: Sequence[JsonObject]) -> bool:
-    """Whether one of the taints is not tolerated; the rule is the same for nodes and for devices."""
+    """Whether a taint is not tolerated; nodes and devices have the same rule."""
     return any(
         taint["effect"] in {"NoSchedule", "NoExecute"}
         and not any(_tolerates(toleration, taint) for toleration in tolerations)
@@ -54,7 +54,7 @@ def _selected(spec: JsonObject, node: JsonObject) -> bool:
 
 
 def selector_matches(selector: JsonObject, node: JsonObject) -> bool:
-    """Whether one term of a NodeSelector matches the node with all its requirements. An empty term matches no node."""
+    """Whether a term of a NodeSelector matches the node with all its requirements. An empty term matches no node."""
     labels, fields = node["metadata"].get("labels") or {}, {"metadata.name": node["metadata"]["name"]}
     for term in selector.get("nodeSelectorTerms") or ():
         requirements = [(labels, requirement) for requirement in term.get("matchExpressions") or ()]
@@ -68,7 +68,7 @@ def selector_matches(selector: JsonObject, node: JsonObject) -> bool:
 
 
 def _meets(value: str | None, operator: str, values: Sequence[str]) -> bool:
-    """No node meets an operator that the sandbox does not support: Gt and Lt."""
+    """Whether a value meets a requirement. The operators Gt and Lt are not supported: no node meets them."""
     match operator:
         case "In":
             return value in values
@@ -80,11 +80,11 @@ def _meets(value: str | None, operator: str, values: Sequence[str]) -> bool:
 
 
 def requested(pod: JsonObject) -> dict[str, Fraction]:
-    """What a pod requests of its node: its containers together, or an init container alone when it requests more."""
+    """Returns the resources that a pod requests: those of its containers, or of an init container if higher."""
     spec = pod["spec"]
     peak, sidecars = dict[str, Fraction](), dict[str, Fraction]()
     for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":  # runs on beside all containers that come after it
+        if container.get("restartPolicy") == "Always":  # it keeps running together with the later containers
             sidecars = _sum(sidecars, _requests(container))
             peak = _largest(peak, sidecars)
         else:
@@ -115,7 +115,7 @@ def _largest(left: Amounts, right: Amounts) -> dict[str, Fraction]:
 
 
 def add_pod(used: Amounts, pod: JsonObject) -> dict[str, Fraction]:
-    """What is used of a node when this pod runs there too."""
+    """Returns the used resources of a node after adding this pod."""
     return _sum(used, requested(pod), _ONE_POD)
 
 

@@ -1,4 +1,4 @@
-"""Which devices count: the slices of a driver make pools, and a pool counts whole or not at all."""
+"""Groups ResourceSlices into pools. The devices of an incomplete or invalid pool are not available."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dracpu_sandbox.scheduler.devices import Device, Slice
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The devices of one pool."""
+    """The devices of a pool."""
 
     driver: str
     name: str
@@ -20,26 +20,26 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one node offers, in the order in which it is tried."""
+    """The devices that a node offers, in the order in which they are tried."""
 
     pools: tuple[Pool, ...] = ()
-    troubles: tuple[str, ...] = ()  # why other pools do not count
+    troubles: tuple[str, ...] = ()  # why other pools are not available
 
     @property
     def devices(self) -> list[Device]:
-        """The devices of all pools."""
+        """Returns the devices of all pools."""
         return [device for pool in self.pools for device in pool.devices]
 
 
 class Inventory:
-    """The pools of all nodes. It is made anew whenever a slice has changed."""
+    """The pools of all nodes. Each change of a slice requires a new inventory."""
 
     def __init__(self, slices: Iterable[Slice]) -> None:
         ordered = sorted(slices, key=lambda item: (item.node, item.driver, item.pool, item.name))
         self._offers = {node: _offer(list(of_node)) for node, of_node in groupby(ordered, key=lambda item: item.node)}
 
     def offer(self, node: str) -> Offer:
-        """What a node offers."""
+        """Returns the devices of a node."""
         return self._offers.get(node, Offer())
 
 

@@ -1,4 +1,4 @@
-"""What claims ask for, in typed records."""
+"""Parses ResourceClaims and DeviceClasses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Final
 from dracpu_sandbox.cel.quantity import Quantity
 from dracpu_sandbox.resources import JsonObject
 
-ALL: Final = -1  # as a count: every device that matches
+ALL: Final = -1  # as a count: all matching devices
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One way to satisfy a request: the only one, or one of firstAvailable."""
+    """An alternative of a request: the only one, or an entry of firstAvailable."""
 
     name: str  # as in results: "main", or "main/small"
     device_class: str
@@ -20,12 +20,12 @@ class Wanted:
     count: int = 1
     tolerations: tuple[JsonObject, ...] = ()
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    texts: Mapping[str, str] = field(default_factory=dict)  # the amounts of `capacity` as they are written
+    texts: Mapping[str, str] = field(default_factory=dict)  # the unparsed amounts of `capacity`
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request of a claim; the first of its ways that works is taken."""
+    """A request of a claim; the first alternative that can be satisfied is used."""
 
     name: str
     ways: tuple[Wanted, ...]
@@ -33,20 +33,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Devices of these requests (of all when there are none) agree, or all differ, in an attribute."""
+    """Requires that an attribute is equal, or differs, in all devices of these requests; none means all requests."""
 
     attribute: str
     distinct: bool
     requests: frozenset[str]
 
     def covers(self, wanted: str) -> bool:
-        """Whether it binds a way of a request, by the name that results bear."""
+        """Whether the constraint applies to an alternative of a request, by its name in the results."""
         return not self.requests or wanted in self.requests or wanted.partition("/")[0] in self.requests
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a ResourceClaim asks for."""
+    """A ResourceClaim."""
 
     name: str
     requests: tuple[Request, ...]
@@ -64,7 +64,7 @@ class DeviceClass:
 
 
 def read_class(body: JsonObject) -> DeviceClass:
-    """A DeviceClass of the API."""
+    """Parses a DeviceClass."""
     spec = body.get("spec") or {}
     return DeviceClass(
         body["metadata"]["name"],
@@ -74,7 +74,7 @@ def read_class(body: JsonObject) -> DeviceClass:
 
 
 def read_claim(body: JsonObject) -> Claim:
-    """Reads a ResourceClaim of the API. Raises ValueError, QuantityError, KeyError."""
+    """Parses a ResourceClaim. Raises ValueError, QuantityError, KeyError."""
     devices = body["spec"].get("devices") or {}
     return Claim(
         body["metadata"]["name"],

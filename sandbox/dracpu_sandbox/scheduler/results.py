@@ -1,4 +1,4 @@
-"""What is found, as status.allocation of a ResourceClaim."""
+"""Converts picked devices to status.allocation of a ResourceClaim."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ def allocation(
     node: str,
     new_share: Callable[[], str],
 ) -> JsonObject:
-    """The allocation of one claim. `new_share` makes the ids of shares, UUIDs."""
+    """Returns the allocation of a claim. `new_share` makes the UUIDs of shares."""
     devices: JsonObject = {"results": [_result(pick, new_share) for pick in picks]}
     if config := [*_class_config(picks, classes), *_claim_config(claim, picks)]:
         devices["config"] = config
@@ -54,7 +54,7 @@ def _class_config(picks: Sequence[Pick], classes: Mapping[str, DeviceClass]) -> 
 
 
 def _claim_config(claim: Claim, picks: Sequence[Pick]) -> Iterable[JsonObject]:
-    """The claim's config, without that of sub-requests that were not chosen."""
+    """Yields the claim's config, except for sub-requests that were not chosen."""
     chosen = {name for pick in picks for name in (pick.wanted.name, pick.wanted.name.partition("/")[0])}
     for config in claim.config:
         names = config.get("requests") or ()

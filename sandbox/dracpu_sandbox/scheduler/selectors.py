@@ -1,4 +1,4 @@
-"""Which devices a request means: the expressions of its class and its own."""
+"""Evaluates the CEL selectors of a request and its class for a device."""
 
 import re
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from dracpu_sandbox.cel.expressions import DEVICE, CelError, compile_expression
 from dracpu_sandbox.scheduler.devices import Device
 
 _DOMAIN: Final = re.compile(r"""\[\s*(?:"([^"\\]+)"|'([^'\\]+)')\s*\]""")
-_KEPT: Final = 16_384  # answers: a few expressions on some thousands of devices
+_KEPT: Final = 16_384  # cached answers: a few expressions for some thousands of devices
 
 
 def matches(device: Device, selectors: Iterable[str]) -> bool:
-    """Whether all expressions hold; the first one that does not hold ends it. Raises CelError."""
+    """Whether the device meets all selectors; stops at the first one that it does not meet. Raises CelError."""
     return all(_holds(selector, device) for selector in selectors)
 
 

@@ -1,4 +1,4 @@
-"""Which devices are in use, and how much of their capacity and of the counters that they consume is left."""
+"""Tracks which devices are in use, and how much of their capacity and of their counters is left."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ Amounts = Mapping[str, Fraction]  # by capacity key
 
 
 class Usage:
-    """What allocations hold: whole devices, or shares of devices that allow multiple allocations."""
+    """The devices that are allocated as a whole, and the allocated shares of shareable devices."""
 
     def __init__(self) -> None:
         self._whole: set[DeviceId] = set()
@@ -24,15 +24,15 @@ class Usage:
         self._consumed: dict[tuple[DeviceId, str], Fraction] = {}
 
     @classmethod
-    def of(cls, claims: Iterable[JsonObject]) -> Self:
-        """What these claims hold."""
+    def from_claims(cls, claims: Iterable[JsonObject]) -> Self:
+        """Returns the usage by the allocations of these claims."""
         usage = cls()
         for claim in claims:
             usage.add_claim(claim)
         return usage
 
     def copy(self) -> "Usage":
-        """An independent copy, for a search that changes it."""
+        """Returns an independent copy, which a search can change."""
         made = Usage()
         made._whole = self._whole.copy()
         made._shares = self._shares.copy()
@@ -40,7 +40,7 @@ class Usage:
         return made
 
     def add_claim(self, claim: JsonObject) -> None:
-        """Adds what a claim's status.allocation names."""
+        """Adds the devices of a claim's status.allocation."""
         allocation = (claim.get("status") or {}).get("allocation") or {}
         for result in (allocation.get("devices") or {}).get("results") or ():
             amounts = {key: Quantity.parse(text).number for key, text in (result.get("consumedCapacity") or {}).items()}
@@ -48,13 +48,13 @@ class Usage:
             self.take(device, amounts, shared="shareID" in result)
 
     def take(self, device: DeviceId, amounts: Amounts, *, shared: bool) -> None:
-        """A device, or a share of it, is allocated."""
+        """Marks a device, or a share of it, as allocated."""
         if shared:
             self._change(device, amounts, 1)
         else:
             self._whole.add(device)
 
-    def give_back(self, device: DeviceId, amounts: Amounts, *, shared: bool) -> None:
+    def release(self, device: DeviceId, amounts: Amounts, *, shared: bool) -> None:
         """Undoes `take`."""
         if shared:
             self._change(device, amounts, -1)
@@ -66,7 +66,7 @@ class Usage:
         return device in self._whole or self._shares[device] > 0
 
     def is_free(self, device: Device, amounts: Amounts) -> bool:
-        """Whether nobody holds the device; for a shareable one, whether these amounts are left."""
+        """Whether the device is not allocated; for a shareable device, whether these amounts are left."""
         if not device.shareable:
             return not self.in_use(device.id)
         return device.id not in self._whole and all(
@@ -81,9 +81,9 @@ class Usage:
 
 
 class Counters:
-    """What is left in the shared counters of some pools: devices that are parts of each other consume the same ones.
+    """The remaining shared counters of pools: devices that overlap consume the same counters.
 
-    A device is charged once, however many shares of it are allocated.
+    A device consumes its counters once, however many shares of it are allocated.
     """
 
     def __init__(self, pools: Iterable[Pool], usage: Usage) -> None:
@@ -98,7 +98,7 @@ class Counters:
                         self._left[pool.driver, pool.name, counter_set, name] -= amount.number
 
     def suffice(self, device: Device) -> bool:
-        """Whether enough is left for a device."""
+        """Whether the counters suffice for a device."""
         return self._usage.in_use(device.id) or all(
             self._left[device.driver, device.pool, counter_set, name] >= amount.number
             for counter_set, name, amount in device.consumes

@@ -1,4 +1,4 @@
-"""Everything the scheduler decides on, as one picture of the cluster that its own decisions keep up to date."""
+"""A snapshot of the cluster for the scheduler's decisions, updated with these decisions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from dracpu_sandbox.scheduler.usage import Usage
 
 
 def is_finished(pod: JsonObject) -> bool:
-    """Whether its containers have ended for good."""
+    """Whether the pod's containers have ended and will not be restarted."""
     return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 
 @dataclass
 class World:
-    """The cluster at a moment."""
+    """A snapshot of the cluster."""
 
     nodes: Mapping[str, JsonObject]
     claims: dict[Key, JsonObject]
@@ -29,11 +29,11 @@ class World:
     @cached_property
     def usage(self) -> Usage:
         """The devices that are allocated."""
-        return Usage.of(self.claims.values())
+        return Usage.from_claims(self.claims.values())
 
     @cached_property
     def used(self) -> dict[str, Amounts]:
-        """What pods use of their nodes, by node."""
+        """The resources that pods use, by node."""
         used: dict[str, Amounts] = {}
         for pod in self.pods:
             node = pod["spec"].get("nodeName")
@@ -42,5 +42,5 @@ class World:
         return used
 
     def placed(self, pod: JsonObject, node: str) -> None:
-        """The pod has a node now."""
+        """Adds a pod that was placed on a node."""
         self.used[node] = add_pod(self.used.get(node, {}), pod)
