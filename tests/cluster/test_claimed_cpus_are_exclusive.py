@@ -1,7 +1,7 @@
-"""A claim's CPUs belong to its containers alone, from their first instruction until the pod is gone.
+"""A claim's CPUs are used by its containers only, from their first instruction until the pod is deleted.
 
-Only real nodes show this: it is read from the processes and their cgroups. That a claim which does not fit waits, and
-gets the CPUs that are given back, the sandbox's story exhausted proves on the real control plane.
+Only real nodes show this, because it is read from processes and cgroups. The sandbox's story exhausted shows on the
+real control plane that a claim which does not fit waits, and gets CPUs when they become free.
 """
 
 from harness.manifests import claim, cpus, pod
@@ -12,10 +12,10 @@ from harness.workspace import Workspace
 from dracpu_api.cpuset import CpuSet
 
 CORES = [CpuSet.parse(threads) for threads in ("0-1", "2-3", "4-5", "6-7")]
-ALL = CpuSet.parse("2-7")  # the agent withholds the lowest core; without claims the rest is shared
+ALL = CpuSet.parse("2-7")  # the agent withholds the lowest core; without claims, all other CPUs are shared
 
 
-def test_a_claim_gets_a_core_of_its_own_and_all_other_containers_leave_it(workspace: Workspace, node: Node) -> None:
+def test_a_claim_gets_an_exclusive_core_and_all_other_containers_leave_it(workspace: Workspace, node: Node) -> None:
     workspace.run(pod("before"))
     assert workspace.cpus("before") == ALL
 
@@ -27,7 +27,7 @@ def test_a_claim_gets_a_core_of_its_own_and_all_other_containers_leave_it(worksp
     assert workspace.published_cpus("two") == claimed
     uid = workspace.claim("two")["metadata"]["uid"]
     assert workspace.environment("exclusive")[f"DRA_CPUSET_{uid}"] == str(claimed)
-    assert workspace.cpus("before") == ALL - claimed  # moved before the claim's container began
+    assert workspace.cpus("before") == ALL - claimed  # moved before the claim's container started
     (agent,) = node.agent_pod()["status"]["containerStatuses"]
     assert node.cgroup_cpus(agent["containerID"])[1] == ALL - claimed
 

@@ -1,16 +1,16 @@
-"""Containers that share a claim, use one request of it, or restart: each gets what it refers to, and keeps it.
+"""Containers that share a claim, use one of its requests, or restart get the CPUs of their requests, and keep them.
 
-Only real nodes show which CDI devices the kubelet hands to a container, the environment and the cgroup that come of it,
-and a restart by the kubelet. More shapes are in the sandbox's story claim-shapes.
+Only real nodes show which CDI devices the kubelet passes to a container, the resulting environment and cgroup, and a
+restart by the kubelet. The sandbox's story claim-shapes has more cases.
 """
 
-from harness.manifests import ALLOWED_AT_START, RUN_UNTIL_TOLD, claim, container, cpus, pod
+from harness.manifests import ALLOWED_AT_START, RUN_UNTIL_CRASH_FILE, claim, container, cpus, pod
 from harness.waiting import eventually
 from harness.workspace import Workspace
 
 from dracpu_api.cpuset import CpuSet
 
-ALL = CpuSet.parse("2-7")  # the agent withholds the lowest core; without claims the rest is shared
+ALL = CpuSet.parse("2-7")  # the agent withholds the lowest core; without claims, all other CPUs are shared
 
 
 def test_each_container_gets_the_cpus_of_the_requests_that_it_names(workspace: Workspace) -> None:
@@ -18,7 +18,7 @@ def test_each_container_gets_the_cpus_of_the_requests_that_it_names(workspace: W
     workspace.run(
         pod(
             "several",
-            container("left", ["split/for-left"], script=RUN_UNTIL_TOLD),
+            container("left", ["split/for-left"], script=RUN_UNTIL_CRASH_FILE),
             container("right", ["split/for-right"]),
             container("none"),
             claims={"split": "split", "shared": "shared"},
@@ -50,5 +50,5 @@ def test_each_container_gets_the_cpus_of_the_requests_that_it_names(workspace: W
     assert workspace.cpus("several", "left") == workspace.cpus_at_start("several", "left") == left
     assert workspace.cpus("several", "none") == ALL - left - right - shared
 
-    workspace.delete_pods("several")  # the claim that it shared has another user
+    workspace.delete_pods("several")  # its shared claim has another user
     assert workspace.cpus("second") == shared

@@ -1,6 +1,6 @@
-"""CPUs go offline under running containers, and come back.
+"""CPUs go offline under running containers, and come online again.
 
-Only real nodes show this: the kernel changes the cgroups of containers by itself when a CPU goes.
+Only real nodes show this: the kernel itself changes the cgroups of containers when a CPU goes offline.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ from harness.workspace import Workspace
 from dracpu_api.cpuset import CpuSet
 
 ALL = CpuSet.parse("2-7")  # the agent withholds the lowest core
-WITHIN = 30  # the agent looks every five seconds
+WITHIN = 30  # the agent reads the CPUs every five seconds
 
 Switch = Callable[[CpuSet, bool], None]
 
 
 @pytest.fixture
 def switch(node: Node) -> Iterator[Switch]:
-    """Switches CPUs off and on; all are on again afterwards, and the node is as before."""
+    """Switches CPUs off and on; at the end, all are online and the node is ready."""
 
     def switched(which: CpuSet, on: bool) -> None:
         for cpu in which:
@@ -33,9 +33,9 @@ def switch(node: Node) -> Iterator[Switch]:
 
 
 def state(node: Node) -> tuple[str, str]:
-    """Reason and message of StateHealthy."""
+    """Returns reason and message of StateHealthy."""
     conditions = node.cpu_node()["status"]["conditions"]
-    found = next(one for one in conditions if one["type"] == "StateHealthy")
+    found = next(item for item in conditions if item["type"] == "StateHealthy")
     return found["reason"], found["message"]
 
 
@@ -43,8 +43,8 @@ def capacity(node: Node) -> int:
     return sum(int(device["capacity"]["dra.cpu/cpu"]["value"]) for device in node.devices().values())
 
 
-# `switch` stands first: it is undone last, after the workspace has given its CPUs back
-def test_a_claim_keeps_the_cpus_that_go_offline_and_runs_on_the_rest(
+# `switch` comes first: it is undone last, after the workspace has released its CPUs
+def test_a_claim_keeps_its_offline_cpus_and_runs_on_the_others(
     switch: Switch, workspace: Workspace, node: Node
 ) -> None:
     workspace.apply(claim("two", cpus(2)))
@@ -78,7 +78,7 @@ def test_a_claim_keeps_the_cpus_that_go_offline_and_runs_on_the_rest(
     eventually(has_all_of_them_again, within=WITHIN)
 
 
-def test_a_claim_without_any_cpu_left_stays_off_those_of_others(
+def test_a_claim_without_online_cpus_does_not_run_on_cpus_of_other_claims(
     switch: Switch, workspace: Workspace, node: Node
 ) -> None:
     workspace.apply(claim("first", cpus(2)), claim("second", cpus(2)))
@@ -101,7 +101,7 @@ def test_a_claim_without_any_cpu_left_stays_off_those_of_others(
     eventually(has_its_own_again, within=WITHIN)
 
 
-def test_cpus_that_are_offline_are_not_offered_and_shared_containers_leave_them(
+def test_offline_cpus_are_not_offered_and_shared_containers_leave_them(
     switch: Switch, workspace: Workspace, node: Node
 ) -> None:
     workspace.run(pod("shared"))

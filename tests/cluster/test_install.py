@@ -1,6 +1,6 @@
-"""`helm install` is all that it takes: operator and agents run, nodes offer their CPUs, and kubectl shows it.
+"""After `helm install`, operator and agents run, nodes offer their CPUs, and kubectl shows it.
 
-Only real nodes show that the images start, that the chart's hooks run, and what the accounts of the chart may do.
+Only real nodes show that the images start, that the chart's hooks run, and which rights the chart's accounts have.
 """
 
 import pytest
@@ -9,12 +9,12 @@ from harness.kubectl import condition
 from harness.release import CONFIG, NAMESPACE
 from harness.waiting import eventually
 
-CPUS = {"total": 16, "reserved": 4, "exclusive": 0, "available": 12}  # of two nodes that withhold a core each
+CPUS = {"total": 16, "reserved": 4, "exclusive": 0, "available": 12}  # two nodes, each of which withholds a core
 
 
 @pytest.fixture
 def installed(cluster: Cluster) -> Cluster:
-    """The cluster when no claim of an earlier test is left in what it reports."""
+    """The cluster, once its status contains no claim of an earlier test."""
 
     def settled() -> None:
         cluster.assert_ready()
@@ -32,13 +32,13 @@ def test_the_operator_is_available_and_each_node_has_an_agent(installed: Cluster
     assert daemons["desiredNumberScheduled"] == daemons["numberReady"] == len(NODES)
 
 
-def test_the_default_config_says_that_all_is_well(installed: Cluster) -> None:
+def test_the_default_config_reports_no_problem(installed: Cluster) -> None:
     config = installed.config()
     assert config["status"]["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
-    told = {
+    statuses = {
         kind: condition(config, kind) for kind in ("Accepted", "Progressing", "Available", "Degraded", "Conflicted")
     }
-    assert told == {
+    assert statuses == {
         "Accepted": "True",
         "Progressing": "False",
         "Available": "True",
@@ -61,7 +61,7 @@ def test_each_node_publishes_its_numa_nodes(installed: Cluster) -> None:
         assert offered == {"cpudevnuma000": "2", "cpudevnuma001": "4"}
 
 
-def test_kubectl_get_shows_configs_and_nodes_at_a_glance(installed: Cluster) -> None:
+def test_kubectl_get_shows_configs_and_nodes_with_their_columns(installed: Cluster) -> None:
     configs, nodes = installed.kubectl.tables("cpucfg,cpun")
     (shown,) = configs
     assert shown.pop("AGE")
@@ -89,7 +89,7 @@ def test_kubectl_get_shows_configs_and_nodes_at_a_glance(installed: Cluster) -> 
         }
 
 
-def test_what_the_installation_needed_for_itself_is_gone(cluster: Cluster) -> None:
+def test_objects_that_only_the_installation_needs_are_deleted(cluster: Cluster) -> None:
     kinds = "serviceaccounts,clusterroles,clusterrolebindings,jobs"
     for item in cluster.kubectl.list(kinds, NAMESPACE, "--selector", "app.kubernetes.io/instance=dra"):
         assert item["metadata"]["name"] in {"dracpu-operator", "dracpu-agent"}, item["kind"]
@@ -117,7 +117,7 @@ def test_what_the_installation_needed_for_itself_is_gone(cluster: Cluster) -> No
         ("dracpu-agent", "patch", "cpunodes.dra.cpu"),
     ],
 )
-def test_no_account_may_do_what_it_need_not(cluster: Cluster, account: str, verb: str, resource: str) -> None:
+def test_accounts_do_not_have_unnecessary_rights(cluster: Cluster, account: str, verb: str, resource: str) -> None:
     assert not cluster.kubectl.may(account, verb, resource, NAMESPACE)
 
 
@@ -130,5 +130,5 @@ def test_no_account_may_do_what_it_need_not(cluster: Cluster, account: str, verb
         ("dracpu-agent", "patch", "cpunodes.dra.cpu/status"),
     ],
 )
-def test_the_question_is_asked_rightly(cluster: Cluster, account: str, verb: str, resource: str) -> None:
+def test_accounts_have_the_rights_that_they_need(cluster: Cluster, account: str, verb: str, resource: str) -> None:
     assert cluster.kubectl.may(account, verb, resource, NAMESPACE)

@@ -1,9 +1,9 @@
-"""A node with the agent offers its CPUs: the pod, the CpuNode and the slices say so, and go on saying so.
+"""A node with the agent offers its CPUs: its pod, CpuNode and slices show this, also after changes.
 
 Only real nodes show that the agent reads a real kernel and a real containerd from inside its pod.
 
-The node has CPUs 0-3 on NUMA node 0 and 4-7 on NUMA node 1, two threads a core. Nothing is reserved by its settings,
-so the agent withholds the lowest core.
+The node has CPUs 0-3 on NUMA node 0 and 4-7 on NUMA node 1, two threads per core. Its settings reserve no CPU, so the
+agent withholds the lowest core.
 """
 
 from harness.kubectl import condition
@@ -28,7 +28,7 @@ def test_the_cpu_node_describes_the_machine(node: Node) -> None:
     assert status["topology"]["counts"]["cpus"] == 8
     assert status["cpus"]["reserved"] == WITHHELD
 
-    # other tests may just have given CPUs back: the status follows within seconds
+    # other tests may just have released CPUs: the status is updated within seconds
     def nothing_is_exclusive() -> None:
         cpus = node.cpu_node()["status"]["cpus"]
         assert not cpus.get("exclusive")
@@ -37,7 +37,7 @@ def test_the_cpu_node_describes_the_machine(node: Node) -> None:
     eventually(nothing_is_exclusive)
 
 
-def test_each_numa_node_is_a_device_with_the_cpus_that_are_not_reserved(node: Node) -> None:
+def test_each_numa_node_is_a_device_with_its_unreserved_cpus(node: Node) -> None:
     devices = node.devices()
     offered = {name: device["capacity"]["dra.cpu/cpu"]["value"] for name, device in devices.items()}
     assert offered == {"cpudevnuma000": "2", "cpudevnuma001": "4"}
@@ -62,7 +62,7 @@ def test_the_slices_belong_to_the_node(node: Node) -> None:
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("Node", owned_by["metadata"]["uid"], True)
 
 
-def test_deleted_slices_come_back(node: Node) -> None:
+def test_deleted_slices_are_published_again(node: Node) -> None:
     before = node.devices()
     assert before
     removed = {item["metadata"]["uid"] for item in node.slices()}

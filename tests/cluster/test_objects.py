@@ -1,6 +1,6 @@
-"""The API server accepts good objects, refuses bad ones in words, and shows both kinds with their columns.
+"""The API server accepts valid objects, rejects invalid ones with a reason, and shows both kinds with their columns.
 
-Only the installed chart shows that the CRDs which helm applies are the ones that the project describes.
+Only the installed chart shows that helm applies the CRDs that the project describes.
 """
 
 import json
@@ -16,26 +16,26 @@ from doc_manifests import Shown
 from harness.cluster import Cluster
 from lab.errors import CommandFailedError
 
-# a config that no node follows: these tests must not reconfigure the cluster that they share with others
-NOBODY = {"nodeSelector": {"matchLabels": {"dra.cpu/test": "nobody-has-this-label"}}}
+# a config without nodes: these tests must not reconfigure the cluster that they share with others
+NO_NODES = {"nodeSelector": {"matchLabels": {"dra.cpu/test": "nobody-has-this-label"}}}
 
 
 def try_out(cluster: Cluster, item: Any) -> dict[str, Any]:
-    """What `kubectl apply` would make of an object, defaults included, without keeping it."""
+    """Returns the object that `kubectl apply` would store, with defaults, without storing it."""
     shown = cluster.kubectl.run("apply", "--dry-run=server", "-o", "json", "-f", "-", text=json.dumps(item))
     accepted: dict[str, Any] = json.loads(shown)
     return accepted
 
 
 @pytest.mark.parametrize("case", corpus_files.good(), ids=str)
-def test_good_objects_are_accepted_and_filled_with_defaults(cluster: Cluster, case: Case) -> None:
+def test_valid_objects_are_accepted_and_get_defaults(cluster: Cluster, case: Case) -> None:
     accepted = try_out(cluster, case.object)
     if case.becomes is not None:
         assert accepted["spec"] == case.becomes
 
 
 @pytest.mark.parametrize("case", corpus_files.bad(), ids=str)
-def test_bad_objects_are_refused_in_words(cluster: Cluster, case: Case) -> None:
+def test_invalid_objects_are_rejected_with_a_reason(cluster: Cluster, case: Case) -> None:
     assert case.refused is not None
     with pytest.raises(CommandFailedError) as refused:
         try_out(cluster, case.object)
@@ -46,7 +46,7 @@ def test_bad_objects_are_refused_in_words(cluster: Cluster, case: Case) -> None:
 def config(cluster: Cluster) -> Iterator[str]:
     """The name of a config in grouped mode."""
     name = "test-objects"
-    spec = {**NOBODY, "groupBy": "socket", "reservedCPUs": "0-1"}
+    spec = {**NO_NODES, "groupBy": "socket", "reservedCPUs": "0-1"}
     cluster.kubectl.apply(
         {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuDriverConfig", "metadata": {"name": name}, "spec": spec}
     )

@@ -1,4 +1,4 @@
-"""The API server or the operator is away for a while: the nodes go on by themselves, and all is right afterwards.
+"""While the API server or the operator is unavailable, the nodes continue; afterwards, all parts recover.
 
 Only real nodes show this: kubelet and containerd restart containers while no API server answers, and a kubelet restarts
 a killed operator.
@@ -29,7 +29,7 @@ def held(workspace: Workspace) -> Held:
 
 @pytest.fixture
 def manifest(node: Node, workspace: Workspace) -> Iterator[str]:
-    """The manifest of a pod that the kubelet can start by itself; nobody has given it to the kubelet yet."""
+    """The manifest of a static pod, which the kubelet does not have yet."""
     made = pod("static")
     made["metadata"]["namespace"] = workspace.namespace
     yield json.dumps(made)
@@ -50,13 +50,13 @@ def test_claims_and_containers_restart_without_an_api_server(
     with cluster.without_api_server():
         assert prepare(node, claim) == answer
 
-        # a claim's container ends and starts again, and a pod without a claim is new
+        # a container with a claim restarts, and a pod without a claim starts
         node.kill_container(held.exclusive)
         node.sh(f"echo {shlex.quote(manifest)} > {MANIFESTS}/static.json")
         assert started_on("exclusive", 1) == held.cpus
         assert started_on(f"static-{node.name}", 0) == held.shared
 
-        # the agent itself starts again, with nobody to ask what it has given to whom
+        # the agent restarts, and cannot read from the API server which CPUs are allocated
         node.kill_container(agent["containerID"])
         assert eventually(lambda: prepare(node, claim), within=90) == answer
         node.kill_container(node.running_container("main", "exclusive"))
@@ -75,7 +75,7 @@ def test_claims_and_containers_restart_without_an_api_server(
     claims_come_and_go(held.renewed())
 
 
-def test_a_killed_operator_goes_on_with_its_rollout(editable: Cluster) -> None:
+def test_a_restarted_operator_continues_its_rollout(editable: Cluster) -> None:
     (before,) = editable.operator_pod()["status"]["containerStatuses"]
     former = {node.name: revision_given(node.cpu_node()) for node in editable.nodes}
 
@@ -105,16 +105,16 @@ def test_a_killed_operator_goes_on_with_its_rollout(editable: Cluster) -> None:
     for node in editable.nodes:
         caches = node.cpu_node()["status"]["topology"]["counts"]["l3Groups"]
         names = list(node.devices())
-        assert len(names) == caches == 2, names  # the emulated machine has one for each socket
+        assert len(names) == caches == 2, names  # the emulated machine has an L3 cache for each socket
         assert all(name.startswith("cpudevl3cache") for name in names), names
 
 
 def revision_given(cpu_node: Object) -> str:
-    """The revision that the operator has given to a node."""
+    """Returns the revision that the operator has assigned to a node."""
     return str(cpu_node["spec"]["revision"])
 
 
 def is_unavailable(cpu_node: Object) -> bool:
-    """True while a node is changing or has failed: what maxUnavailable counts."""
+    """Returns whether a node is changing or has failed, as maxUnavailable counts it."""
     status = cpu_node["status"]
     return status["phase"] in {"Settling", "Failed"} or status["appliedRevision"] != revision_given(cpu_node)

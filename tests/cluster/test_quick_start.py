@@ -1,6 +1,6 @@
-"""The README's quick start is a session on this cluster: each command prints what it says there.
+"""The README's quick start works on this cluster: each command prints the text in the README.
 
-Only a real node shows it as a reader sees it: `kubectl logs` prints what a process in the container has read.
+Only a real node shows this as a reader sees it: `kubectl logs` prints what a process in the container has read.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ INSTALLING = [step for step in STEPS if step.command.startswith("helm ")]
 
 @pytest.fixture
 def console(editable: Cluster, workspace: Workspace, tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """A shell after the installation. Its node has the example's image, and the example runs there and nowhere else."""
+    """A shell after the installation. Its node has the example's image, and the example can run only on this node."""
     editable.node.sh(f"ctr --namespace k8s.io images tag --force {BUSYBOX_IMAGE} docker.io/library/busybox:1.37")
     editable.configure()
     lab, kubeconfig = editable.lab, tmp_path / "kubeconfig"
@@ -31,7 +31,7 @@ def console(editable: Cluster, workspace: Workspace, tmp_path: Path) -> Iterator
     editable.kubectl.run("uncordon", *others)
 
 
-def test_the_session_in_the_readme_prints_what_it_says(console: Callable[[str], str]) -> None:
+def test_the_session_prints_the_text_of_the_readme(console: Callable[[str], str]) -> None:
     for step in STEPS:
         if step not in INSTALLING:
             assert comparable(console(step.command)) == comparable(step.printed), step.command

@@ -1,10 +1,10 @@
-"""A change of mode while one claim is held and another waits: no process moves, no container restarts, and a pod whose
-volume the kubelet could not mount gets the CPUs of its claim afterwards.
+"""The mode changes while a claim is in use and another one waits: no process moves, no container restarts, and a pod
+whose volume the kubelet could not mount gets the CPUs of its claim afterwards.
 
 Only real nodes show the cgroups, the agent's container, and that the kubelet mounts volumes before it prepares claims;
-only the installed chart shows that the operator's own account may write its Events.
-What is offered at which moment, and how configs follow labels or stop, the sandbox's stories prove on the real control
-plane: switch-mode-live, switch-grouping-live, waiting-claim, individual-cpus, two-configs, broken-config.
+only the installed chart shows that the operator's own account can write its Events.
+The sandbox's stories show on the real control plane which devices are offered when, and how configs follow labels or
+stop: switch-mode-live, switch-grouping-live, waiting-claim, individual-cpus, two-configs, broken-config.
 """
 
 from harness.cluster import Cluster
@@ -20,7 +20,7 @@ from dracpu_api.cpuset import CpuSet
 VOLUME = "not-there-yet"
 
 
-def test_a_held_claim_and_one_that_waits_live_through_a_change_of_mode(editable: Cluster, workspace: Workspace) -> None:
+def test_a_claim_in_use_and_a_waiting_claim_survive_a_change_of_mode(editable: Cluster, workspace: Workspace) -> None:
     node, agent, held = workspace.node, agent_container(workspace.node), hold(workspace)
     workspace.apply(
         claim("later", cpus(2, selector=on_numa_node(1))), blocked(pod("waiting", claims={"later": "later"}))
@@ -68,7 +68,7 @@ def test_a_held_claim_and_one_that_waits_live_through_a_change_of_mode(editable:
     assert agent_container(node) == agent
 
 
-def test_the_operator_may_report_in_an_event_that_a_node_cannot_apply_its_settings(editable: Cluster) -> None:
+def test_the_operator_can_report_a_failed_node_in_an_event(editable: Cluster) -> None:
     uid = editable.config()["metadata"]["uid"]
     editable.edit(reservedCPUs="0-1,99", rollout={"maxUnavailable": 1, "settleSeconds": 1})
 
@@ -80,18 +80,18 @@ def test_the_operator_may_report_in_an_event_that_a_node_cannot_apply_its_settin
 
 
 def agent_container(node: Node) -> str:
-    """The id of the agent's container."""
+    """Returns the id of the agent's container."""
     (status,) = node.agent_pod()["status"]["containerStatuses"]
     return str(status["containerID"])
 
 
 def blocked(item: Object) -> Object:
-    """A pod that cannot start: the kubelet mounts volumes before it prepares claims."""
+    """Makes a pod unable to start: the kubelet mounts volumes before it prepares claims."""
     item["spec"]["volumes"] = [{"name": "settings", "configMap": {"name": VOLUME}}]
     item["spec"]["containers"][0]["volumeMounts"] = [{"name": "settings", "mountPath": "/settings"}]
     return item
 
 
 def unblock(workspace: Workspace) -> None:
-    """Makes the volume for which the pod waits."""
+    """Creates the volume for which the pod waits."""
     workspace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VOLUME}, "data": {"key": "value"}})

@@ -1,7 +1,7 @@
-"""Agent, runtime, kubelet and the node may end at any time: claims keep their CPUs, and the pool is right again.
+"""Agent, runtime, kubelet and node may restart at any time: claims keep their CPUs, and the pool becomes correct.
 
 Only real nodes show this: the kubelet restarts the agent's container, containers outlive containerd and the kubelet,
-and the kernel starts again.
+and the kernel boots again.
 """
 
 import pytest
@@ -28,7 +28,7 @@ def test_claims_survive_a_killed_agent(node: Node, held: Held) -> None:
     claims_come_and_go(held)
 
 
-def test_a_pod_deleted_while_the_agent_is_away_gives_its_cpus_back(
+def test_the_cpus_of_a_pod_deleted_without_an_agent_are_released_later(
     node: Node, workspace: Workspace, held: Held
 ) -> None:
     (before,) = node.agent_pod()["status"]["containerStatuses"]
@@ -59,7 +59,7 @@ def test_claims_survive_a_restart_of_the_kubelet(node: Node, held: Held) -> None
     claims_come_and_go(held)
 
 
-def test_pods_come_back_on_their_cpus_after_a_reboot_of_the_node(node: Node, workspace: Workspace, held: Held) -> None:
+def test_pods_restart_on_their_cpus_after_a_reboot_of_the_node(node: Node, workspace: Workspace, held: Held) -> None:
     node.restart()
 
     def came_back() -> None:
@@ -72,6 +72,6 @@ def test_pods_come_back_on_their_cpus_after_a_reboot_of_the_node(node: Node, wor
 
     eventually(came_back, within=240)
     assert workspace.cpus_at_start("exclusive") == held.cpus
-    # the pulled plug may leave the runtime with a container of the claim that was created and, as far as its disk
-    # knows, never started: the claim lingers until the kubelet collects that one, once a minute
+    # a power loss may leave the runtime with a container of the claim that was created but, according to its disk, not
+    # started: the claim remains in use until the kubelet removes that container, which it does once a minute
     claims_come_and_go(held.renewed(), within=150)

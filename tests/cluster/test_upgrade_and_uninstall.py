@@ -1,10 +1,10 @@
-"""helm upgrades and uninstalls the chart under pods that run and claims that are held: nothing that runs notices, and
-what was there before is taken up again.
+"""helm upgrades and uninstalls the chart while pods run and claims are in use: running containers are not affected, and
+a new installation takes over the existing objects.
 
 Only real nodes show this: helm runs the chart's hooks as pods, and the DaemonSet replaces agents under running
 containers.
 
-These tests take the chart away; when they are through, it stands as they found it.
+These tests remove the chart, and install it again at their end.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from lab.errors import CommandFailedError
 from dracpu_api.cpuset import CpuSet
 
 MACHINE: Final = CpuSet.parse("0-7")
-CHECK: Final = "dracpu-uninstall-check"  # the Job that refuses to uninstall
+CHECK: Final = "dracpu-uninstall-check"  # the Job that prevents the uninstallation
 
 
 @pytest.fixture(scope="module")
 def release(cluster: Cluster) -> Iterator[Helm]:
-    """The release for tests to change; afterwards it is as it was, and so is the config that other tests start from."""
+    """The release for tests to change; afterwards, the release and the default config are restored."""
     yield Helm(cluster.lab)
     cluster.kubectl.delete("job", CHECK, namespace=NAMESPACE)
     install(cluster.lab, values(OPERATOR_NODE))
@@ -39,14 +39,14 @@ def release(cluster: Cluster) -> Iterator[Helm]:
 
 @pytest.fixture
 def helm(cluster: Cluster, release: Helm) -> Helm:
-    """The release on nodes that have the config that tests start from, whatever the test before has left."""
+    """The release on nodes with the default config of the tests, whatever the test before has left."""
     cluster.configure()
     return release
 
 
 @pytest.fixture
 def chart_comes_back(cluster: Cluster) -> Iterator[None]:
-    """The chart is installed in the end, also when the test fails. It stands last: pods cannot go without an agent."""
+    """Installs the chart at the end, also after a failure. It comes last: deleting pods needs an agent."""
     yield
     install(cluster.lab, values(OPERATOR_NODE))
 
@@ -54,7 +54,7 @@ def chart_comes_back(cluster: Cluster) -> Iterator[None]:
 # ---- upgrades
 
 
-def test_an_upgrade_that_restarts_operator_and_agents_moves_nothing_and_leaves_an_edited_config_alone(
+def test_an_upgrade_that_restarts_all_pods_moves_no_container_and_keeps_an_edited_config(
     cluster: Cluster, helm: Helm, workspace: Workspace
 ) -> None:
     held, former = hold(workspace), our_pods(cluster)
@@ -84,11 +84,9 @@ def test_an_upgrade_that_restarts_operator_and_agents_moves_nothing_and_leaves_a
     claims_come_and_go(held)
 
 
-def test_the_default_config_follows_the_values_when_nobody_has_edited_it(
-    cluster: Cluster, helm: Helm, workspace: Workspace
-) -> None:
+def test_an_unedited_default_config_follows_the_values(cluster: Cluster, helm: Helm, workspace: Workspace) -> None:
     held = hold(workspace)
-    cluster.kubectl.delete("cpudriverconfig", CONFIG)  # what others have edited is made anew, as the docs say
+    cluster.kubectl.delete("cpudriverconfig", CONFIG)  # docs: an edited config is created again after its deletion
 
     def without_settings() -> None:
         assert not cluster.kubectl.list("cpunodes")
@@ -108,7 +106,7 @@ def test_the_default_config_follows_the_values_when_nobody_has_edited_it(
 # ---- uninstalling
 
 
-def test_uninstalling_is_refused_while_a_claim_is_held_and_the_release_goes_on(
+def test_uninstalling_is_rejected_while_a_claim_is_in_use_and_the_release_continues(
     cluster: Cluster, helm: Helm, workspace: Workspace
 ) -> None:
     held, former = hold(workspace), our_pods(cluster)
@@ -123,7 +121,7 @@ def test_uninstalling_is_refused_while_a_claim_is_held_and_the_release_goes_on(
     assert our_pods(cluster) == former
     cluster.assert_ready()
 
-    # as the docs say: helm hides the release and upgrades it no more, until it is rolled back to where it is
+    # docs: helm hides the release and does not upgrade it until it is rolled back to its revision
     assert RELEASE not in helm.listed()
     assert helm.listed("--all")[RELEASE] == "uninstalling"
     with pytest.raises(CommandFailedError, match="has no deployed releases"):
@@ -135,11 +133,11 @@ def test_uninstalling_is_refused_while_a_claim_is_held_and_the_release_goes_on(
     claims_come_and_go(held)
 
 
-def test_what_is_held_outlives_an_uninstall_without_hooks_and_the_next_install_takes_it_up(
+def test_claims_survive_an_uninstall_without_hooks_and_the_next_install_takes_them_over(
     cluster: Cluster, helm: Helm, workspace: Workspace, chart_comes_back: None
 ) -> None:
     node, kubectl = cluster.node, cluster.kubectl
-    cluster.configure(allocation={"strategy": "distributed"})  # somebody has edited it
+    cluster.configure(allocation={"strategy": "distributed"})  # as if a user had edited it
     workspace.apply(claim("two", cpus(2)), claim("one", cpus(1)), claim("another", cpus(1)))
     workspace.run(
         pod("running", claims={"two": "two"}),
@@ -149,17 +147,17 @@ def test_what_is_held_outlives_an_uninstall_without_hooks_and_the_next_install_t
     )
     placed = {name: workspace.cpus(name) for name in ("running", "restarting", "leaving", "beside")}
     containers = {name: workspace.container_id(name) for name in placed}
-    answer, kept = prepare(node, workspace.claim("two")), what_is_kept(cluster)
+    answer, kept = prepare(node, workspace.claim("two")), kept_state(cluster)
 
     assert "kept due to the resource policy" in helm.uninstall("--no-hooks")
 
-    eventually(lambda: nothing_of_ours_runs(cluster))
-    eventually(lambda: nothing_is_offered(cluster))  # within a minute, as the docs say
-    assert what_is_kept(cluster) == kept
+    eventually(lambda: chart_is_gone(cluster))
+    eventually(lambda: no_slices_remain(cluster))  # docs: within a minute
+    assert kept_state(cluster) == kept
     for name, container in containers.items():
         assert node.cgroup_cpus(container) == (placed[name], placed[name])
 
-    # what starts now runs, on any CPU; a pod with a claim cannot go
+    # containers start now on any CPU; a pod with a claim cannot be deleted
     node.kill_container(containers["restarting"])
     kubectl.run("delete", "pod", "leaving", "--namespace", workspace.namespace, "--wait=false")
     workspace.run(pod("late"))
@@ -180,10 +178,10 @@ def test_what_is_held_outlives_an_uninstall_without_hooks_and_the_next_install_t
     eventually(taken_up, within=180)
     assert workspace.container_id("running") == containers["running"]
     assert prepare(node, workspace.claim("two")) == answer
-    assert what_is_kept(cluster)[0] == kept[0]
+    assert kept_state(cluster)[0] == kept[0]
 
 
-def test_with_no_claim_held_it_uninstalls_and_keeps_its_objects_for_the_release_of_that_name(
+def test_an_uninstall_without_claims_succeeds_and_keeps_objects_for_a_release_of_that_name(
     cluster: Cluster, helm: Helm
 ) -> None:
     assert f'release "{RELEASE}" uninstalled' in helm.uninstall()
@@ -197,42 +195,42 @@ def test_with_no_claim_held_it_uninstalls_and_keeps_its_objects_for_the_release_
     helm.run(*another, "--set", "crds.install=false")
 
 
-# ---- what there is
+# ---- the state of the cluster
 
 
-def what_is_kept(cluster: Cluster) -> tuple[list[tuple[str, Object]], str]:
-    """What the chart leaves behind: config and CpuNodes, and files on the node."""
+def kept_state(cluster: Cluster) -> tuple[list[tuple[str, Object]], str]:
+    """Returns what an uninstallation keeps: the config, the CpuNodes, and files on the node."""
     objects = [cluster.config(), *(node.cpu_node() for node in cluster.nodes)]
     files = cluster.node.sh("cat /var/run/cdi/dra.k8s.io-cpu_*.json /var/lib/dracpu/checkpoint.json")
     return [(item["metadata"]["uid"], item["spec"]) for item in objects], files
 
 
 def our_pods(cluster: Cluster) -> set[str]:
-    """The containers of operator and agents that run, or have run last."""
+    """Returns the current or last containers of operator and agents."""
     selector = "app.kubernetes.io/component in (operator, agent)"
     pods = cluster.kubectl.list("pods", NAMESPACE, "--selector", selector)
     statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
     return {status["containerID"] for status in statuses if "containerID" in status}
 
 
-def nothing_of_ours_runs(cluster: Cluster) -> None:
+def chart_is_gone(cluster: Cluster) -> None:
     kinds = "deployments,daemonsets,pods,serviceaccounts,roles,rolebindings"
     left = cluster.kubectl.list(kinds, "", "--all-namespaces", "--selector", f"app.kubernetes.io/instance={RELEASE}")
     kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
     left += cluster.kubectl.list(kinds, "", "--selector", f"app.kubernetes.io/instance={RELEASE}")
     names = [item["metadata"]["name"] for item in left]
-    assert [name for name in names if not name.startswith(CHECK)] == []  # its log stays for whoever was refused
+    assert [name for name in names if not name.startswith(CHECK)] == []  # the log of a failed check remains for users
     assert not cluster.kubectl.find("deviceclass", "dra.cpu")
 
 
-def nothing_is_offered(cluster: Cluster) -> None:
+def no_slices_remain(cluster: Cluster) -> None:
     assert [item["metadata"]["name"] for node in cluster.nodes for item in node.slices()] == []
 
 
 def is_stuck(workspace: Workspace, name: str) -> None:
-    """The pod's container has ended, and it is still there. Only the kubelet's log tells why."""
+    """Asserts that the pod's container has ended, but the pod remains. Only the kubelet's log contains the reason."""
     pod = workspace.pod(name)
     assert pod["metadata"]["deletionTimestamp"]
     assert "terminated" in workspace.container_status(name)["state"]
-    said = workspace.node.sh(f"grep -F {pod['metadata']['uid']} /var/log/kubelet.log")
-    assert "DRA driver dra.cpu is not registered" in said
+    logged = workspace.node.sh(f"grep -F {pod['metadata']['uid']} /var/log/kubelet.log")
+    assert "DRA driver dra.cpu is not registered" in logged

@@ -1,4 +1,4 @@
-"""Records of Nodes, configs and CpuNodes, read from objects like those of the API server."""
+"""Builds records of Nodes, configs and CpuNodes from objects like those of the API server."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from dracpu_operator.known.read import read_config, read_cpu_node, read_node
 
 
 def node(name: str, *, uid: str = "", **labels: str) -> Node:
-    """A Linux node."""
+    """Returns a Linux node."""
     metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": "1"}
     return read_node({"metadata": {**metadata, "labels": {"kubernetes.io/os": "linux", **labels}}})
 
 
 def config(name: str = "all", *, created: str = "2026-01-01T00:00:00Z", status: Any = None, **spec: Any) -> Config:
-    """A CpuDriverConfig with these fields in its spec."""
+    """Returns a CpuDriverConfig with these fields in its spec."""
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "generation": 3}
     return read_config({"metadata": {**metadata, "creationTimestamp": created}, "spec": spec, "status": status})
 
 
 def settings(**fields: Any) -> dict[str, Any]:
-    """Settings in the form of a CpuNode's spec."""
+    """Returns settings in the form of a CpuNode's spec."""
     wanted = config(**fields).wanted
     assert wanted is not None
     return {"mode": wanted.settings.mode, "groupBy": wanted.settings.group_by, "reservedCPUs": ""}
@@ -41,8 +41,8 @@ def cpu_node(
     created: str = "2026-01-01T00:00:00Z",
     troubles: dict[str, tuple[str, str]] | None = None,
 ) -> CpuNode:
-    """A CpuNode with 8 CPUs, of which one is reserved and two are held. `troubles` are the conditions that are False,
-    each with its message and its time."""
+    """Returns a CpuNode with 8 CPUs, of which one is reserved and two are held. `troubles` are the conditions that are
+    False, each with its message and its time."""
     claims = [
         {
             "uid": c.uid,

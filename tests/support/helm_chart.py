@@ -14,11 +14,11 @@ import yaml
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "dra-cpu-operator"
 NAMESPACE: Final = "dra-cpu-system"
-KUBERNETES: Final = "1.36.0"  # of no real cluster; without it, each build of helm has another default
+KUBERNETES: Final = "1.36.0"  # fixed, because the default differs between builds of helm
 
 HOOK: Final = "helm.sh/hook"
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is there
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is installed
 
 Manifest = dict[str, Any]
 

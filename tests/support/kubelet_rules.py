@@ -15,7 +15,7 @@ Parts = tuple[tuple[int, int, int], ...]  # (position of the group, base, chunks
 
 
 class Rules:
-    """The rules on one machine."""
+    """The allocation rules for one machine."""
 
     def __init__(self, topology: Topology) -> None:
         self.cpus = {cpu.id for cpu in topology.cpus}
@@ -53,7 +53,7 @@ class Rules:
         return list(dict.fromkeys(cpu for group in groups for cpu in sorted(group & free)))
 
     def packed(self, available: set[int], count: int, *, prefer_uncore: bool, spread: bool) -> set[int]:
-        """Requires enough free CPUs."""
+        """Allocates packed CPUs; requires enough free CPUs."""
         free = available & self.cpus
         taken: set[int] = set()
 
@@ -81,7 +81,7 @@ class Rules:
         return taken
 
     def distributed(self, available: set[int], count: int, chunk: int, *, spread: bool) -> set[int]:
-        """Distributes over NUMA nodes; requires enough free CPUs."""
+        """Allocates CPUs distributed over NUMA nodes; requires enough free CPUs."""
         free = available & self.cpus
         order = [self.nodes[node] & free for node in self.node_order(free)]
         chunks_per_node = ceil(ceil(len(self.cpus) / chunk) / len(self.nodes))
@@ -105,7 +105,7 @@ class Rules:
 
 
 def parts(free: Sequence[int], count: int, chunk: int, fewest: int) -> Parts | None:
-    """The distributed search: it tries every subset, and for the remainder every subset of each subset."""
+    """Runs the distributed search: it tries every subset, and for the remainder every subset of each subset."""
     for size in range(max(fewest, 1), min(count // chunk, len(free)) + 1):
         base = count // size // chunk * chunk
         best: tuple[float, Parts] | None = None
@@ -157,7 +157,7 @@ def _grouped(pairs: Iterable[tuple[int, int]]) -> Groups:
 
 
 def _inside(groups: Groups, parents: Iterable[set[int]], free: set[int]) -> list[int]:
-    """The groups with a free CPU, by parent: fewest free CPUs first, then the lowest id."""
+    """Returns the groups with a free CPU, by parent: fewest free CPUs first, then the lowest id."""
     order: dict[int, None] = {}
     for parent in parents:
         found = [group for group, cpus in groups.items() if cpus & parent & free]

@@ -1,4 +1,4 @@
-"""A fake cluster for the operator, with the nodes, configs and claims that people and other controllers create."""
+"""A fake cluster for the operator, with nodes, configs and claims as users and other controllers create them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from dracpu_operator.intervals import Intervals
 
 
 class World:
-    """A cluster without an operator yet."""
+    """A cluster that does not run an operator yet."""
 
     def __init__(self, api: FakeApi, agents: FakeAgents, folder: Path) -> None:
         self.api = api
@@ -42,7 +42,7 @@ class World:
         return {raw["metadata"]["name"]: raw["spec"] for raw in self.api.all("cpunodes")}
 
     def having(self, **settings: Any) -> set[str]:
-        """The nodes that were given these settings."""
+        """Returns the nodes whose CpuNode has these settings."""
         return {name for name, spec in self.specs().items() if settings.items() <= spec["settings"].items()}
 
     def reached(self, count: int) -> bool:
@@ -59,7 +59,7 @@ class World:
         return str(made["metadata"]["uid"])
 
     def outstanding(self, node: str = "n0") -> set[str]:
-        """The names of the claims that a CpuNode lists."""
+        """Returns the names of the claims that a CpuNode lists."""
         return {claim["name"] for claim in self.specs()[node].get("outstanding", ())}
 
     def revision(self, node: str = "n0") -> str:
@@ -75,7 +75,7 @@ class World:
         await self.api.until(condition, seconds=20)
 
     async def applied(self, count: int, name: str = "all") -> None:
-        """Waits until the status reports that so many nodes have applied the present spec."""
+        """Waits until the status reports that `count` nodes have applied the current spec."""
         await self.until(lambda: self._reports(name, count))
 
     def _reports(self, name: str, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""The real operator against a test's API server, with intervals so short that no test waits for them."""
+"""Runs the real operator against a test's API server, with intervals so short that no test waits for them."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ QUICK: Final = Intervals(
     retry_cap=0.05,
     writers=4,
 )
-# claims are listed only when a change needs them: else the API server never gets a pause in requests
+# claims are listed only when a change needs them: otherwise the API server never becomes idle
 NEVER_LISTING: Final = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)
 
 
@@ -41,7 +41,7 @@ class RunningOperator:
         return self
 
     async def ended(self) -> None:
-        """Waits until it ends by itself, and raises what it ends with."""
+        """Waits until the operator stops by itself, and raises its error."""
         await asyncio.shield(self._running)
 
     async def __aexit__(

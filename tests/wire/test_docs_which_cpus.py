@@ -1,4 +1,4 @@
-"""docs/user/which-cpus.md: every example prints what the page says, and the drawings show it."""
+"""Tests that every example of docs/user/which-cpus.md prints the output on the page, and that drawings match it."""
 
 import doc_plans
 import pytest
@@ -6,7 +6,7 @@ from doc_plans import Block
 
 
 @pytest.mark.parametrize("block", doc_plans.blocks(), ids=str)
-def test_the_page_shows_what_the_commands_print(block: Block) -> None:
+def test_the_page_shows_the_output_of_the_commands(block: Block) -> None:
     assert doc_plans.as_run(block) == block.text
 
 

@@ -12,7 +12,7 @@ IMAGE: Final = "localhost/busybox:lab"
 # The first line of a container's log shows the CPUs that it could use at its start, before any update could move it.
 ALLOWED_AT_START: Final = "grep Cpus_allowed_list /proc/self/status"
 SLEEP: Final = f"{ALLOWED_AT_START}; exec sleep 2147483647"
-RUN_UNTIL_TOLD: Final = f"{ALLOWED_AT_START}; until [ -f /tmp/crash ]; do sleep 0.2; done; exit 1"
+RUN_UNTIL_CRASH_FILE: Final = f"{ALLOWED_AT_START}; until [ -f /tmp/crash ]; do sleep 0.2; done; exit 1"
 
 
 def container(name: str, claims: Sequence[str] = (), script: str = SLEEP) -> Object:

@@ -18,7 +18,7 @@ class Workspace:
     node: Node
     namespace: str
 
-    def on(self, node: Node) -> "Workspace":
+    def using_node(self, node: Node) -> "Workspace":
         """Returns a workspace with this namespace whose pods run on another node."""
         return replace(self, node=node)
 
