@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:  # a fixture imports the sandbox when a test uses it, so that other tests do not wait for the import
     from dracpu_sandbox.cluster import Sandbox
     from dracpu_sandbox.machines.description import Machine
-    from dracpu_sandbox.stories.telling import Story
+    from dracpu_sandbox.stories.story import Story
 
 # no deadline: on a busy machine an example may take long, and that is not a failure
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -49,7 +49,7 @@ async def cluster(machine: "Machine") -> "AsyncIterator[Sandbox]":
 @pytest.fixture
 async def story(cluster: "Sandbox") -> "AsyncIterator[Story]":
     """Returns the steps of which stories consist; they act on the cluster of the fixture `cluster`."""
-    from dracpu_sandbox.stories.telling import story_in  # noqa: PLC0415 - see above
+    from dracpu_sandbox.stories.story import story_in  # noqa: PLC0415 - see above
 
     async with story_in(cluster) as steps:
         yield steps

@@ -14,23 +14,23 @@ from dracpu_api.errors import DriverError
 from dracpu_sandbox import options
 from dracpu_sandbox.errors import SandboxError, cause
 
-_OPEN_FILES: Final = 10_240  # a node has 20 open; more is refused on macOS
+_OPEN_FILES: Final = 10_240  # each node keeps about 20 open; macOS refuses a higher limit
 
 
 def main() -> None:
-    """Entry point; a refusal is one clear line and exit code 1."""
+    """Runs the command. An error is printed as one clear line, with exit code 1."""
     parsed = options.parse(sys.argv[1:])
     try:
         sys.exit(_COMMANDS[parsed.command](parsed))
     except (SandboxError, DriverError) as error:
         sys.exit(f"dracpu-sandbox: {error}")
-    except BrokenPipeError:  # the reader of the output has ended, as `head` does
+    except BrokenPipeError:  # the reader of the output, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
 def _up(parsed: Namespace) -> int:
-    from dracpu_sandbox.up import UpOptions, up  # noqa: PLC0415 - `--help` waits for nothing
+    from dracpu_sandbox.up import UpOptions, up  # noqa: PLC0415 - keeps `--help` fast
 
     chosen = UpOptions(
         machines=tuple(parsed.machine),
@@ -40,30 +40,30 @@ def _up(parsed: Namespace) -> int:
         assets=_assets(),
         verbose=parsed.verbose,
     )
-    _finish(up(chosen, _say))
-    return 0  # a signal is how it ends
+    _finish(up(chosen, _print_line))
+    return 0  # it ends by a signal only
 
 
 def _run(parsed: Namespace) -> int:
-    from dracpu_sandbox.stories import shelf  # noqa: PLC0415 - `--help` waits for nothing
+    from dracpu_sandbox.stories import shelf  # noqa: PLC0415 - keeps `--help` fast
 
     if parsed.list:
         width = max(map(len, shelf.NAMES))
         for name, title in shelf.titles().items():
-            _say(f"{name.ljust(width)}  {title}")
+            _print_line(f"{name.ljust(width)}  {title}")
         return 0
-    from dracpu_sandbox.stories.playing import play  # noqa: PLC0415 - `--list` waits for nothing
+    from dracpu_sandbox.stories.playing import play  # noqa: PLC0415 - keeps `--list` fast
 
     scenario = shelf.find(parsed.scenario)
     echo = sys.stderr if parsed.verbose else None
-    signalled = _finish(play(scenario, _say, nodes=parsed.nodes, assets=_assets(), echo=echo))
+    signalled = _finish(play(scenario, _print_line, nodes=parsed.nodes, assets=_assets(), echo=echo))
     return 128 + signalled if signalled else 0
 
 
 def _top(parsed: Namespace) -> int:
-    from rich.console import Console  # noqa: PLC0415 - `--help` waits for nothing
+    from rich.console import Console  # noqa: PLC0415 - keeps `--help` fast
 
-    from dracpu_sandbox.view import top  # noqa: PLC0415 - likewise
+    from dracpu_sandbox.view import top  # noqa: PLC0415 - keeps `--help` fast
 
     watched = top.Watched(_kubeconfig(parsed.kubeconfig), tuple(parsed.nodes))
     console = Console(highlight=False)
@@ -73,7 +73,7 @@ def _top(parsed: Namespace) -> int:
 
 
 def _finish(work: Coroutine[Any, Any, None]) -> int:
-    """Runs the work to its end, or until SIGINT or SIGTERM and its cleanup; returns the signal's number, or 0."""
+    """Runs the work until it ends, or until SIGINT or SIGTERM and its cleanup; returns the signal's number or 0."""
     _allow_open_files()
     try:
         return asyncio.run(_until_signal(work))
@@ -85,7 +85,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
     loop, task, signals = asyncio.get_running_loop(), asyncio.ensure_future(work), list[int]()
 
     def end(number: int) -> None:
-        if not signals:  # an impatient second Ctrl-C must not interrupt the cleanup
+        if not signals:  # a second Ctrl-C must not interrupt the cleanup
             task.cancel()
         signals.append(number)
 
@@ -98,7 +98,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> int:
 
 
 def _allow_open_files() -> None:
-    """Raises the limit: shells allow 1,024 open files by default, too few for a hundred nodes."""
+    """Raises the limit of open files: the default of many shells, 1,024, is too low for a hundred nodes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -106,7 +106,7 @@ def _allow_open_files() -> None:
 
 
 def _kubeconfig(given: Path | None) -> Path:
-    from dracpu_sandbox.folder import running_kubeconfig  # noqa: PLC0415 - `--help` waits for nothing
+    from dracpu_sandbox.folder import running_kubeconfig  # noqa: PLC0415 - keeps `--help` fast
 
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     found = given or running_kubeconfig() or (Path(named) if named else None)
@@ -118,12 +118,12 @@ def _kubeconfig(given: Path | None) -> Path:
 
 
 def _assets() -> Path | None:
-    """The folder with the binaries of a real control plane, by the convention of envtest."""
+    """Returns the folder with the binaries of a real control plane; envtest uses the same variable."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
     return Path(named) if named else None
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 

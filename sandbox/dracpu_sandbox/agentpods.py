@@ -1,6 +1,6 @@
-"""A pod for each agent, in the namespace of the chart, as kubectl shows them.
+"""Creates a pod for each agent in the chart's namespace, so that kubectl shows the agents.
 
-No kubelet runs these pods: like the mirrors of static pods, they only show what runs.
+No kubelet runs these pods: like the mirror pods of static pods, they only show processes that run anyway.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = structlog.get_logger("sandbox")
 
 
 class AgentPods:
-    """Keeps the pods up to date."""
+    """Keeps the pods of the agents up to date."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -32,34 +32,34 @@ class AgentPods:
         self._starts: dict[str, int] = {}
 
     def changed(self, node: str, ready: bool) -> None:
-        """The agent of a node has started to serve, or has stopped."""
+        """Records that the agent of a node has started to serve, or has stopped."""
         self._changes.put_nowait((node, ready))
 
     async def run(self) -> NoReturn:
-        """Writes the pods until cancelled."""
+        """Writes the pods until it is cancelled."""
         while True:
             node, ready = await self._changes.get()
             try:
                 await self._show(node, ready=ready)
-            except SandboxError as error:  # a person may have deleted it, or its namespace
-                log.warning("the agent's pod is not shown", node=node, error=str(error))
+            except SandboxError as error:  # a user may have deleted the pod or its namespace
+                log.warning("cannot update the pod of the agent", node=node, error=str(error))
 
     async def _show(self, node: str, *, ready: bool) -> None:
         if ready:
             self._starts[node] = self._starts.get(node, 0) + 1
-        with contextlib.suppress(ConflictError):  # it exists since the agent's first start
+        with contextlib.suppress(ConflictError):  # the pod exists since the agent's first start
             await self._client.create(PODS, agent_pod(node))
         status = agent_status(now(), self._starts.get(node, 0), ready=ready)
         await self._client.patch(PODS, _PREFIX + node, {"status": status}, NAMESPACE, subresource="status")
 
 
 def node_of_agent(namespace: str, pod: str) -> str | None:
-    """The node whose agent a pod shows; None for any other pod."""
+    """Returns the node whose agent this pod shows, or None for any other pod."""
     return pod.removeprefix(_PREFIX) if namespace == NAMESPACE and pod.startswith(_PREFIX) else None
 
 
 def agent_pod(node: str) -> JsonObject:
-    """The pod of a node's agent."""
+    """Returns the pod of a node's agent."""
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
@@ -71,7 +71,7 @@ def agent_pod(node: str) -> JsonObject:
         },
         "spec": {
             "nodeName": node,
-            "terminationGracePeriodSeconds": 0,  # so that its deletion does not wait for a kubelet
+            "terminationGracePeriodSeconds": 0,  # so that deleting the pod does not wait for a kubelet
             "containers": [{"name": CONTAINER, "image": _IMAGE}],
             "tolerations": [{"operator": "Exists"}],
         },
@@ -79,7 +79,7 @@ def agent_pod(node: str) -> JsonObject:
 
 
 def agent_status(moment: str, starts: int, *, ready: bool) -> JsonObject:
-    """The status of such a pod."""
+    """Returns the status of an agent's pod."""
     ended = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": moment}}
     state = {"running": {"startedAt": moment}} if ready else ended
     conditions = [

@@ -1,7 +1,7 @@
-"""The real control plane in place of the built-in one: binaries on loopback, in a folder of the sandbox.
+"""Runs real control plane binaries on loopback, in a folder of the sandbox, instead of the built-in control plane.
 
-KUBEBUILDER_ASSETS, the convention of envtest, names a folder with etcd and kube-apiserver. kube-scheduler and
-kube-controller-manager, which envtest does not have, take the place of ours where they are in it.
+KUBEBUILDER_ASSETS, the variable that envtest uses, names a folder with etcd and kube-apiserver. If the folder also
+has kube-scheduler or kube-controller-manager, which envtest lacks, they replace the simulated ones.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ _READY_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 _END_SECONDS: Final = 10.0
 
-# Pods of the sandbox need no token of a ServiceAccount, and nothing would remove the taint of a new Node
+# The sandbox's pods need no ServiceAccount token, and no controller would remove the taint of a new Node.
 _WITHOUT: Final = "ServiceAccount,TaintNodesByCondition"
 
 
 @contextlib.asynccontextmanager
 async def real(assets: Path, folder: Path, port: int) -> AsyncGenerator[ControlPlane]:
-    """Runs what is in `assets`; data and logs are in `folder`."""
+    """Runs the binaries in `assets`; writes data and logs into `folder`."""
     found = {name: assets / name for name in (ETCD, API_SERVER, SCHEDULER, CONTROLLERS) if (assets / name).is_file()}
     for name in (ETCD, API_SERVER):
         if name not in found:
-            raise SandboxError(f"KUBEBUILDER_ASSETS is {assets}, which has no {name} in it")
+            raise SandboxError(f"KUBEBUILDER_ASSETS is {assets}, which does not contain {name}")
     secret = await _make_secrets(folder)
     server = f"https://{_HOST}:{port or _free_port()}"
     kubeconfig = secret.kubeconfig(server)
@@ -68,7 +68,7 @@ async def real(assets: Path, folder: Path, port: int) -> AsyncGenerator[ControlP
 
 @dataclass(frozen=True, slots=True)
 class _Secrets:
-    """A certificate that is its own authority, its key, and the administrator's token."""
+    """A self-signed certificate with its key, and the administrator's token."""
 
     certificate: Path
     key: Path
@@ -77,7 +77,7 @@ class _Secrets:
     token: str
 
     def kubeconfig(self, server: str) -> JsonObject:
-        """The administrator's; written to a file, too, for the components."""
+        """Returns the administrator's kubeconfig, and writes it to a file for the components."""
         authority = base64.b64encode(self.certificate.read_bytes()).decode()
         document: JsonObject = {
             "apiVersion": "v1",
@@ -95,7 +95,7 @@ async def _make_secrets(folder: Path) -> _Secrets:
     await asyncio.to_thread(folder.mkdir, parents=True)
     openssl = shutil.which("openssl")
     if openssl is None:
-        raise SandboxError("the real control plane needs certificates, and there is no openssl in PATH to make them")
+        raise SandboxError("the real control plane needs certificates, and openssl, which makes them, is not in PATH")
     made = _Secrets(
         folder / "tls.crt", folder / "tls.key", folder / "tokens.csv", folder / "kubeconfig", secrets.token_hex(16)
     )
@@ -104,18 +104,18 @@ async def _make_secrets(folder: Path) -> _Secrets:
         *("req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=dracpu-sandbox"),
         *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
         *("-addext", f"subjectAltName=IP:{_HOST},DNS:localhost"),
-        *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),  # Python 3.13 refuses authorities without
+        *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),  # Python 3.13 rejects authorities without it
         *("-keyout", str(made.key), "-out", str(made.certificate)),
     )
     process = await asyncio.create_subprocess_exec(openssl, *words, stderr=asyncio.subprocess.PIPE)
-    _, said = await process.communicate()
+    _, output = await process.communicate()
     if process.returncode != 0:
-        raise SandboxError(f"openssl cannot make a certificate: {said.decode(errors='replace').strip()}")
+        raise SandboxError(f"openssl cannot make a certificate: {output.decode(errors='replace').strip()}")
     return made
 
 
 def _commands(folder: Path, server: str, secret: _Secrets) -> Mapping[str, list[str]]:
-    """Each program's options, in the order in which they have to start."""
+    """Returns the arguments of each program, in the order in which the programs must start."""
     etcd, peers = (f"http://{_HOST}:{_free_port()}" for _ in range(2))
     component = {"kubeconfig": secret.kubeconfig_file, "leader-elect": "false", "secure-port": "0"}
     options: Mapping[str, Mapping[str, object]] = {
@@ -141,7 +141,7 @@ def _commands(folder: Path, server: str, secret: _Secrets) -> Mapping[str, list[
             "service-cluster-ip-range": "10.96.0.0/16",
             "authorization-mode": "RBAC",
             "disable-admission-plugins": _WITHOUT,
-            "endpoint-reconciler-type": "none",  # nothing reaches it through a Service
+            "endpoint-reconciler-type": "none",  # no client uses the API server's Service
         },
         SCHEDULER: component,
         CONTROLLERS: {
@@ -151,11 +151,11 @@ def _commands(folder: Path, server: str, secret: _Secrets) -> Mapping[str, list[
             "controllers": "*,-node-lifecycle-controller",
         },
     }
-    return {name: [f"--{key}={value}" for key, value in those.items()] for name, those in options.items()}
+    return {name: [f"--{key}={value}" for key, value in flags.items()] for name, flags in options.items()}
 
 
 class _Process:
-    """A program that runs until the sandbox ends."""
+    """A program that runs until the sandbox is closed."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self.name = name
@@ -163,18 +163,18 @@ class _Process:
         self._log = log
 
     def check(self) -> None:
-        """Raises an error with the program's last line when it has ended."""
+        """Raises an error with the last line of the log if the program has exited."""
         if self._process.returncode is not None:
             lines = self._log.read_text(errors="replace").splitlines() or ["nothing"]
-            raise SandboxError(f"{self.name} has ended with {self._process.returncode}; its last line: {lines[-1]}")
+            raise SandboxError(f"{self.name} has exited with {self._process.returncode}; its last line: {lines[-1]}")
 
     async def watched(self) -> None:
-        """Waits until the program ends, which is an error."""
+        """Waits until the program exits, and raises an error then."""
         await self._process.wait()
         self.check()
 
     async def end(self) -> None:
-        """SIGTERM, and where that does not help SIGKILL."""
+        """Sends SIGTERM, and SIGKILL if the program does not exit in time."""
         if self._process.returncode is not None:
             return
         self._process.terminate()
@@ -193,7 +193,7 @@ async def _started(program: Path, folder: Path, *words: str) -> AsyncGenerator[_
         try:
             started = await asyncio.create_subprocess_exec(
                 program, *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,  # Ctrl-C is for the sandbox, which ends them in order
+                start_new_session=True,  # Ctrl-C goes to the sandbox only, which stops the programs in order
                 cwd=folder,
             )  # fmt: skip
         except OSError as error:
@@ -212,8 +212,8 @@ async def _until_ready(secret: _Secrets, processes: list[_Process]) -> None:
                 while True:
                     for process in processes:
                         process.check()
-                    with contextlib.suppress(UnreachableError, KubeError):  # it is starting
-                        await client.get(NAMESPACES, "kube-system")  # the API server makes it when it is ready
+                    with contextlib.suppress(UnreachableError, KubeError):  # the API server is still starting
+                        await client.get(NAMESPACES, "kube-system")  # the API server creates it when it is ready
                         return
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""The sandbox as a whole: an API server, scheduler and controllers, the real operator, and nodes with the real agent.
+"""The whole sandbox: an API server, a scheduler and controllers, the real operator, and nodes with the real agent.
 
 async with Sandbox({"node-1": XEON}) as sandbox:
     await sandbox.ready()
@@ -32,12 +32,12 @@ from dracpu_sandbox.operating import operate
 from dracpu_sandbox.resources import CPU_NODES, JsonObject, conditions_of
 from dracpu_sandbox.waiting import either, mirrored
 
-_STARTED_AT_ONCE: Final = 8  # nodes: all have to register within the kubelet's deadlines
+_STARTED_AT_ONCE: Final = 8  # nodes; more would miss the kubelet's registration deadlines
 
 
 @dataclass(eq=False)
 class Sandbox:
-    """A cluster, while the block is open. Nodes by name, each with its machine."""
+    """A cluster that runs while the `async with` block is open; `machines` maps node names to machines."""
 
     machines: Mapping[str, Machine]
     _: KW_ONLY
@@ -64,7 +64,7 @@ class Sandbox:
         return self._client
 
     async def __aenter__(self) -> Self:
-        # a task of its own: a test may open and close the block in different ones
+        # a separate task, because a test may enter and leave the block in different tasks
         self._running = asyncio.create_task(self._run(), name="sandbox")
         try:
             await either(self._started.wait(), self.ended())
@@ -81,7 +81,7 @@ class Sandbox:
         await self.ended()
 
     async def ended(self) -> None:
-        """Waits until the cluster has ended, and raises the error that has ended it."""
+        """Waits until the cluster has stopped, and raises the error that stopped it, if any."""
         assert self._running is not None
         try:
             await asyncio.shield(self._running)
@@ -92,13 +92,13 @@ class Sandbox:
         """Waits until every node offers its CPUs."""
         async with mirrored(self.client, CPU_NODES) as mirror:
 
-            def those(*phases: str) -> list[str]:
+            def in_phase(*phases: str) -> list[str]:
                 return [name for name in self.nodes if _phase(mirror.get(name)) in phases]
 
             with contextlib.suppress(TimeoutError):
-                await mirror.until(lambda: len(those("Ready")) == len(self.nodes) or those("Failed"), seconds)
+                await mirror.until(lambda: len(in_phase("Ready")) == len(self.nodes) or in_phase("Failed"), seconds)
             for name in self.nodes:
-                if name not in those("Ready"):
+                if name not in in_phase("Ready"):
                     raise SandboxError(f"{name} has not become ready: {_why(mirror.get(name))}")
 
     async def _run(self) -> None:
@@ -125,14 +125,14 @@ class Sandbox:
                 nodes = await self._start_nodes(group, place, agents)
                 self._started.set()
                 await self._stopping.wait()
-                for task in nodes:  # agents take their leave while there is an API server
+                for task in nodes:  # agents clean up while the API server still runs
                     task.cancel()
                 await asyncio.wait(nodes)
                 for part in parts:
                     part.cancel()
 
     async def _start_nodes(self, group: asyncio.TaskGroup, place: Path, agents: AgentPods) -> list[asyncio.Task[None]]:
-        """Starts some nodes at a time, and waits until all are up."""
+        """Starts a few nodes at a time, and waits until all are up."""
         turns, running = asyncio.Semaphore(_STARTED_AT_ONCE), list[asyncio.Task[None]]()
 
         async def start(node: SimulatedNode) -> None:
@@ -157,13 +157,13 @@ class Sandbox:
         return running
 
     def _logs_of(self, namespace: str, pod: str, container: str) -> str:
-        """The output of `kubectl logs`; the API server asks the nodes, as the real one does."""
+        """Returns the output of `kubectl logs`, which the API server reads from the node, as the real one does."""
         if (agents_node := node_of_agent(namespace, pod)) in self.nodes:
             return self._agent_log(agents_node).read_text()
         for node in self.nodes.values():
             with contextlib.suppress(NoContainerError):
                 return node.logs(namespace, pod, container)
-        raise NoContainerError(f"no node has a container {container} of pod {namespace}/{pod}")
+        raise NoContainerError(f"no node runs container {container} of pod {namespace}/{pod}")
 
     def _agent_log(self, node: str) -> Path:
         return self.kubeconfig.with_name("logs") / f"{node}-agent.log"
@@ -173,7 +173,7 @@ async def _operate(kubeconfig: Path) -> None:
     try:
         await operate(kubeconfig)
     except DriverError as error:
-        raise SandboxError(f"the operator has ended: {error}") from error
+        raise SandboxError(f"the operator has stopped: {error}") from error
 
 
 def _phase(node: JsonObject | None) -> str:
@@ -181,9 +181,9 @@ def _phase(node: JsonObject | None) -> str:
 
 
 def _why(node: JsonObject | None) -> str:
-    """Why a node is not ready, in its agent's words."""
+    """Returns why a node is not ready, as its agent reports it."""
     if node is None:
-        return "it has no CpuNode"
+        return "it does not have a CpuNode"
     problems = [
         f"{kind}: {condition['message'] or condition['reason']}"
         for kind, condition in conditions_of(node).items()

@@ -1,4 +1,4 @@
-"""The control plane of a cluster: the built-in API server with scheduler and controllers, or the real binaries."""
+"""The built-in control plane: an API server with scheduler and controllers in this process."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -13,12 +13,12 @@ from dracpu_sandbox.controllers.scheduling import Scheduler
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import JsonObject
 
-Parts = dict[str, Coroutine[Any, Any, None]]  # what has to run, by name
+Parts = dict[str, Coroutine[Any, Any, None]]  # coroutines that must run, by name
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """How to reach the API server, and which parts of the sandbox have to run beside it."""
+    """The address of an API server, and the parts of the sandbox that must run with it."""
 
     name: str
     kubeconfig: JsonObject
@@ -27,7 +27,7 @@ class ControlPlane:
 
 @contextlib.asynccontextmanager
 async def built_in(port: int, logs: Callable[[str, str, str], str]) -> AsyncGenerator[ControlPlane]:
-    """Everything in this process, in memory."""
+    """Runs the API server in this process, with its objects in memory."""
 
     def logs_of(namespace: str, pod: str, container: str) -> str:
         try:
@@ -41,5 +41,5 @@ async def built_in(port: int, logs: Callable[[str, str, str], str]) -> AsyncGene
 
 
 def our_parts(client: KubeClient) -> Parts:
-    """The scheduler and the controllers of the sandbox."""
+    """Returns the scheduler and the controllers of the sandbox."""
     return {"scheduler": Scheduler(client).run(), "controllers": manager.run(client)}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# ends every refusal of what Kubernetes supports and the sandbox does not
+# ends every error about a feature that Kubernetes supports and the sandbox does not
 ALTERNATIVE: Final = "a real API server does: see KUBEBUILDER_ASSETS in docs/dev/sandbox.md"
 
 
@@ -11,7 +11,7 @@ class SandboxError(Exception):
 
 
 def cause(error: BaseException) -> BaseException:
-    """The first error of those that a task group has gathered."""
+    """Returns the first error that a task group has collected."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

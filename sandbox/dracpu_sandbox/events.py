@@ -1,4 +1,4 @@
-"""Events about pods, and conditions of pods, as scheduler, controllers and kubelets write them."""
+"""Makes Events about pods and conditions of pods, as the scheduler, the controllers and the kubelets write them."""
 
 import asyncio
 import logging
@@ -16,26 +16,26 @@ _log = logging.getLogger(__name__)
 
 
 def now() -> str:
-    """This moment, in whole seconds."""
+    """Returns the current time in whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def condition(kind: str, status: bool, reason: str = "", message: str = "") -> JsonObject:
-    """A condition of a pod that has just changed."""
+    """Returns a condition of a pod that changes now."""
     found = {"type": kind, "status": "True" if status else "False", "lastTransitionTime": now()}
     return found | {name: text for name, text in (("reason", reason), ("message", message)) if text}
 
 
-def has_condition(pod: JsonObject, wanted: JsonObject) -> bool:
-    """Whether the pod's status has this condition already."""
-    known = conditions_of(pod).get(wanted["type"], {})
-    return all(known.get(name) == wanted.get(name) for name in ("status", "reason", "message"))
+def has_condition(pod: JsonObject, expected: JsonObject) -> bool:
+    """Whether the pod's status already has this condition."""
+    known = conditions_of(pod).get(expected["type"], {})
+    return all(known.get(name) == expected.get(name) for name in ("status", "reason", "message"))
 
 
 class EventRecorder:
-    """Writes Events about pods in the background: nothing waits for an Event, and one that cannot be written is lost.
+    """Writes Events about pods in the background: no caller waits for an Event, and an Event that fails is dropped.
 
-    An Event that repeats the last one about its pod is left out.
+    An Event that repeats the previous one about its pod is skipped.
     """
 
     def __init__(self, client: KubeClient, reporter: str, instance: str = "sandbox") -> None:
@@ -43,23 +43,23 @@ class EventRecorder:
         self._reporter = reporter
         self._instance = instance
         self._queue: asyncio.Queue[JsonObject] = asyncio.Queue()
-        self._last: dict[str, tuple[str, str]] = {}  # reason and note of the last one, by the pod's UID
+        self._last: dict[str, tuple[str, str]] = {}  # reason and note of the last Event, by the pod's UID
 
     def emit(self, pod: JsonObject, reason: str, note: str, *, action: str = "", warning: bool = False) -> None:
-        """Reports something that has happened to a pod."""
+        """Queues an Event about a pod."""
         uid = pod["metadata"]["uid"]
         if self._last.get(uid) != (reason, note):
             self._last[uid] = reason, note
             self._queue.put_nowait(self._event(pod, reason, note, action or reason, warning))
 
     async def run(self) -> NoReturn:
-        """Writes Events until cancelled."""
+        """Writes Events until it is cancelled."""
         while True:
             event = await self._queue.get()
             try:
                 await self._client.create(EVENTS, event)
             except SandboxError as error:
-                _log.info("an Event is lost: %s: %s", event["note"], error)
+                _log.info("an Event was not written: %s: %s", event["note"], error)
 
     def _event(self, pod: JsonObject, reason: str, note: str, action: str, warning: bool) -> JsonObject:
         metadata = pod["metadata"]

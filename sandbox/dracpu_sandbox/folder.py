@@ -1,6 +1,6 @@
-"""The folder of a running sandbox: private, short enough for unix sockets, gone when the sandbox ends.
+"""The folder of a running sandbox: private, with a path short enough for unix sockets, deleted on exit.
 
-What a killed sandbox left behind is recognised by its lock, which dies with the process, and cleared by the next one.
+A killed sandbox leaves its folder behind. The next sandbox deletes it, because the lock file is no longer locked.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ KUBECONFIG: Final = "kubeconfig"
 
 _LOCK: Final = "lock"
 _OFFERED: Final = "offered"
-_MAKING_SECONDS: Final = 60.0  # a folder so young may be without its lock yet
-_LONGEST: Final = 24  # bytes: a unix socket's path has 107, and those of nodes and kubelets need the rest
+_MAKING_SECONDS: Final = 60.0  # a folder younger than this may not have its lock yet
+_LONGEST: Final = 24  # bytes: a unix socket's path has at most 107, and nodes and kubelets need the rest
 
 
 @contextlib.contextmanager
 def folder(parent: Path | None = None) -> Iterator[Path]:
-    """A new folder, held until the block ends."""
+    """Makes a new folder and keeps it locked until the block ends."""
     parent = parent or default_parent()
     _clear(parent)
     path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))  # mode 0700
@@ -39,18 +39,18 @@ def folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def offer(path: Path) -> None:
-    """Marks a sandbox that a person has started to play with: `top` finds only those, and none of stories and tests."""
+    """Marks a sandbox that a user has started: `top` finds only these, not the sandboxes of stories and tests."""
     (path / _OFFERED).touch()
 
 
 def running_kubeconfig(parent: Path | None = None) -> Path | None:
-    """The kubeconfig of the sandbox that was offered last among those that run."""
+    """Returns the kubeconfig of the running sandbox that was offered last."""
     offered = [path for path in _mine(parent or default_parent()) if (path / _OFFERED).exists() and _held(path)]
     return max(offered, key=lambda path: (path / _OFFERED).stat().st_mtime) / KUBECONFIG if offered else None
 
 
 def default_parent() -> Path:
-    """The directory for temporary files, where its path leaves room for sockets."""
+    """Returns the directory for temporary files if its path leaves room for sockets, and /tmp otherwise."""
     chosen = Path(tempfile.gettempdir())
     return chosen if len(bytes(chosen)) <= _LONGEST else Path("/tmp")  # noqa: S108 - mkdtemp makes a private folder in it
 
@@ -59,11 +59,11 @@ def _clear(parent: Path) -> None:
     for path in _mine(parent):
         being_made = time.time() - path.stat().st_mtime < _MAKING_SECONDS
         if not being_made and not _held(path):
-            shutil.rmtree(path, ignore_errors=True)  # another sandbox that starts may do the same
+            shutil.rmtree(path, ignore_errors=True)  # another starting sandbox may delete it, too
 
 
 def _mine(parent: Path) -> Iterator[Path]:
-    """The folders of this user's sandboxes; other users may have made something with that prefix."""
+    """Yields the folders of this user's sandboxes; other users' folders may have the same prefix."""
     for path in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if path.lstat().st_uid == os.getuid() and path.is_dir() and not path.is_symlink():
@@ -71,7 +71,7 @@ def _mine(parent: Path) -> Iterator[Path]:
 
 
 def _held(path: Path) -> bool:
-    """Whether a process that uses this folder is running."""
+    """Whether a process is using this folder."""
     try:
         with (path / _LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Follows objects of the API server through its failures, and never falls behind the own writes."""
+"""Watches objects of the API server, restarts after failures, and includes the caller's own writes at once."""
 
 import asyncio
 import logging
@@ -10,19 +10,19 @@ from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import JsonObject, Key, Resource, key_of
 
 _RETRY_SECONDS: Final = 0.5
-_CONFLICT_SECONDS: Final = 0.02  # another writer was faster: the watch will report its write in a moment
+_CONFLICT_SECONDS: Final = 0.02  # another client wrote first: the watch will report it soon
 _ENDS_KEPT: Final = 1000
 
 _log = logging.getLogger(__name__)
 
 
 def pause_after(error: SandboxError) -> float:
-    """How many seconds to wait before what failed is tried again."""
+    """Returns how many seconds to wait before a retry."""
     return _CONFLICT_SECONDS if isinstance(error, ConflictError) else _RETRY_SECONDS
 
 
 class Following:
-    """All objects of a resource. An own write is known at once, before the watch reports it."""
+    """All objects of a resource. The caller's own writes are included before the watch reports them."""
 
     def __init__(
         self, client: KubeClient, resource: Resource, *, fields: str = "", retry: float = _RETRY_SECONDS
@@ -32,23 +32,23 @@ class Following:
         self._written: dict[Key, JsonObject] = {}
         self._gone: dict[
             Key, int
-        ] = {}  # the last deletions: an answer may arrive after the watch has reported the deletion
+        ] = {}  # the last deletions: a write's answer may arrive after the watch has reported the deletion
         self._mirror = self._new_mirror()
 
     def _new_mirror(self) -> Mirror:
         return Mirror(self._client, self._resource, fields=self._fields, on_change=self._changed)
 
     def listen(self, listener: Callable[[Event], object]) -> None:
-        """Calls the listener with every change."""
+        """Registers a function that is called with every change."""
         self._listeners.append(listener)
 
     @property
     def ready(self) -> bool:
-        """Whether all objects are known. Before that nothing may be concluded from the absence of one."""
+        """Whether all objects are known. Before that, a missing object may exist."""
         return self._mirror.ready.is_set()
 
     async def run(self) -> None:
-        """Follows until cancelled; after an error all is listed again."""
+        """Watches until it is cancelled; after an error, all objects are listed again."""
         while True:
             self._mirror = self._new_mirror()
             try:
@@ -58,15 +58,15 @@ class Following:
                 await asyncio.sleep(self._retry)
 
     def get(self, key: Key) -> JsonObject | None:
-        """One object."""
+        """Returns an object, or None."""
         return self._written.get(key) or self._mirror.items.get(key)
 
     def all(self) -> Iterable[JsonObject]:
-        """All objects."""
+        """Returns all objects."""
         return (self._mirror.items | self._written).values()
 
     def wrote(self, item: JsonObject) -> None:
-        """Remembers the answer to a write."""
+        """Remembers the API server's answer to a write."""
         key = key_of(item)
         known = self._mirror.items.get(key)
         newest = _version(known) if known else self._gone.get(key, 0)
@@ -74,7 +74,7 @@ class Following:
             self._written[key] = item
 
     def _changed(self, event: Event) -> None:
-        if event.type == "SYNCED":  # what was written but is not listed is gone
+        if event.type == "SYNCED":  # an object that was written but is not listed has been deleted
             self._written = {key: item for key, item in self._written.items() if key in self._mirror.items}
         else:
             key, version = key_of(event.object), _version(event.object)

@@ -1,4 +1,4 @@
-"""Makes the objects that the chart installs: CRDs, DeviceClass, and a first CpuDriverConfig."""
+"""Creates the objects that the chart installs: CRDs, the DeviceClass, and a first CpuDriverConfig."""
 
 import asyncio
 from typing import Final
@@ -14,18 +14,18 @@ DEFAULT_CONFIG: Final[JsonObject] = {
     "apiVersion": CONFIGS.api_version,
     "kind": CONFIGS.kind,
     "metadata": {"name": "default"},
-    # no pods of other users are waiting: a change of devices need not be announced for long
+    # no pods of other users are waiting, so a change of devices may settle quickly
     "spec": {"rollout": {"settleSeconds": 1}},
 }
 
-_NAMESPACES: Final = ("default", NAMESPACE)  # a real API server may not have made the first one yet
+_NAMESPACES: Final = ("default", NAMESPACE)  # a real API server may not have created the first one yet
 _SERVED_SECONDS: Final = 10.0
 _NOT_YET: Final = (404, 429)  # 429: its storage "is (re)initializing"
 _LOOK_SECONDS: Final = 0.05
 
 
 async def install(client: KubeClient, config: JsonObject | None) -> None:
-    """Makes all objects that nodes and operator rely on."""
+    """Creates all objects that the nodes and the operator need."""
     for resource in CUSTOM_RESOURCES:
         await _ensure(client, CRDS, definition(resource))
     for name in _NAMESPACES:
@@ -38,7 +38,7 @@ async def install(client: KubeClient, config: JsonObject | None) -> None:
 
 
 def device_class() -> JsonObject:
-    """The class that claims name."""
+    """Returns the DeviceClass that claims refer to."""
     return {
         "apiVersion": DEVICE_CLASSES.api_version,
         "kind": DEVICE_CLASSES.kind,
@@ -55,7 +55,7 @@ async def _ensure(client: KubeClient, resource: Resource, body: JsonObject) -> N
 
 
 async def _until_served(client: KubeClient, resource: Resource) -> None:
-    """A real API server serves a new kind some moments after it has accepted its definition."""
+    """Waits, because a real API server serves a new kind some moments after it has accepted the definition."""
     try:
         async with asyncio.timeout(_SERVED_SECONDS):
             while True:

@@ -1,6 +1,6 @@
-"""The logs of a whole cluster in one process: a file for each of its parts.
+"""Writes the logs of a whole cluster that runs in one process: one file for each part.
 
-structlog and logging are configured once for a process, so a context variable names the writer of a line: tasks and
+structlog and logging are configured once per process, so a context variable names the writer of each line: tasks and
 threads inherit it from the code that started them.
 """
 
@@ -27,7 +27,7 @@ _RENDER: Final[Processor] = structlog.dev.ConsoleRenderer(
 
 @contextlib.contextmanager
 def recorded(folder: Path, echo: TextIO | None = None) -> Iterator[None]:
-    """While the block is open, lines go to `folder`/<writer>.log and, with `echo`, to it as well."""
+    """While the block is open, appends log lines to `folder`/<writer>.log and, with `echo`, to that stream."""
     folder.mkdir(parents=True, exist_ok=True)
     files = _Files(folder, echo)
     before, root = structlog.get_config(), logging.getLogger()
@@ -36,7 +36,7 @@ def recorded(folder: Path, echo: TextIO | None = None) -> Iterator[None]:
         processors=[*_PREPARE, _RENDER],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=lambda *_: structlog.WriteLogger(files),  # type: ignore[arg-type]  # it only writes
-        cache_logger_on_first_use=False,  # modules get theirs at import, before this is called
+        cache_logger_on_first_use=False,  # modules get their logger at import, before this is called
     )
     root.handlers[:] = [_handler(files)]
     root.setLevel(logging.WARNING)
@@ -76,7 +76,7 @@ class _Files:
 
 
 def _handler(files: _Files) -> logging.Handler:
-    """Takes what libraries log through the standard library."""
+    """Returns a handler for records that libraries write with the standard library's logging."""
     handler = logging.StreamHandler(files)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -1,4 +1,4 @@
-"""The real operator in a thread of its own: kopf cancels every task of its loop that is younger than itself."""
+"""Runs the real operator in a separate thread, because kopf cancels every task of its loop that is newer than it."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from dracpu_operator.intervals import Intervals
 from dracpu_operator.options import RunOptions
 from dracpu_sandbox.logs import WRITER
 
-# a person watches, and no large cluster has to be spared: what waits for seconds there is done at once
+# short delays: a user is watching, and there is no large cluster whose API server must be protected
 QUICK: Final = Intervals(
     debounce=0.02,
     claims_first=0.2,
@@ -26,12 +26,12 @@ QUICK: Final = Intervals(
     retry_cap=1.0,
 )
 
-# aiohttp: a session does not wait for the TLS connections that were closed before it, which kopf's watches are
-_TLS_GOODBYE_SECONDS: Final = 0.25
+# aiohttp: closing a session does not wait until the TLS connections of kopf's watches are closed
+_TLS_CLOSE_SECONDS: Final = 0.25
 
 
 async def operate(kubeconfig: Path, intervals: Intervals = QUICK) -> None:
-    """Runs the operator until cancelled; it has ended then. Raises what it ends with by itself."""
+    """Runs the operator until it is cancelled, then waits for its end. Raises the error if the operator fails."""
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
 
     def serve() -> None:
@@ -44,7 +44,7 @@ async def operate(kubeconfig: Path, intervals: Intervals = QUICK) -> None:
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
-            with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended by itself
+            with contextlib.suppress(RuntimeError):  # its loop is closed, because it has ended by itself
                 loop.call_soon_threadsafe(stop.set)
             await serving
             raise
@@ -54,4 +54,4 @@ async def _serve(options: RunOptions, stop: asyncio.Event, intervals: Intervals)
     await run(options, stop=stop, intervals=intervals)
     assert options.kubeconfig is not None
     if from_kubeconfig(options.kubeconfig).tls is not None:
-        await asyncio.sleep(_TLS_GOODBYE_SECONDS)
+        await asyncio.sleep(_TLS_CLOSE_SECONDS)

@@ -1,4 +1,4 @@
-"""The resources that the simulated parts of a cluster use."""
+"""The API resources that the simulated parts of a cluster use."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ JsonObject = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 Resource = shared.Resource
 
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"  # of a pod that only shows what its kubelet runs
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"  # marks a pod that only shows what its kubelet runs
 
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
 NODES: Final = shared.NODES
@@ -26,10 +26,10 @@ CPU_NODES: Final = shared.CPU_NODES
 
 
 def key_of(item: JsonObject) -> Key:
-    """The namespace and the name of an object."""
+    """Returns the namespace and the name of an object."""
     return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 def conditions_of(item: JsonObject | None) -> dict[str, JsonObject]:
-    """The conditions in an object's status, by type."""
+    """Returns the conditions in an object's status, by type."""
     return {found["type"]: found for found in ((item or {}).get("status") or {}).get("conditions") or ()}

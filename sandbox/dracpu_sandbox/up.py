@@ -1,4 +1,4 @@
-"""`dracpu-sandbox up`: a cluster to play with, and what to try in it."""
+"""`dracpu-sandbox up`: runs a cluster, and prints commands to try."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.exported import find_machine
 from dracpu_sandbox.machines.presets import DEFAULT_MACHINES, named_nodes
 
-Say = Callable[[str], object]
+PrintLine = Callable[[str], object]
 
 EXAMPLE: Final = "two-cpus.yaml"
 
@@ -35,12 +35,12 @@ class UpOptions:
     verbose: bool = False
 
 
-async def up(options: UpOptions, say: Say) -> None:
-    """Keeps the cluster up until cancelled, or until a part of it fails."""
+async def up(options: UpOptions, print_line: PrintLine) -> None:
+    """Runs the cluster until it is cancelled, or until a part of it fails."""
     began = time.monotonic()
 
     def progress(line: str) -> None:
-        say(f"{time.monotonic() - began:6.1f} s  {line}")
+        print_line(f"{time.monotonic() - began:6.1f} s  {line}")
 
     sandbox = Sandbox(
         machines_of(options.machines, options.nodes),
@@ -49,7 +49,7 @@ async def up(options: UpOptions, say: Say) -> None:
         progress=progress,
         echo=sys.stderr if options.verbose else None,
     )
-    say("a Kubernetes cluster with dra-cpu-operator, all in this process:")
+    print_line("a Kubernetes cluster with dra-cpu-operator, all in this process:")
     async with sandbox:
         await sandbox.ready()
         progress("every node offers its CPUs")
@@ -58,18 +58,18 @@ async def up(options: UpOptions, say: Say) -> None:
             example = sandbox.kubeconfig.with_name(EXAMPLE)
             example.write_text(files("dracpu_sandbox").joinpath(EXAMPLE).read_text())
             for line in what_next(kubeconfig, example, _program()):
-                say(line)
+                print_line(line)
             await sandbox.ended()
 
 
 def machines_of(names: tuple[str, ...], nodes: int | None) -> dict[str, Machine]:
-    """The nodes by name."""
+    """Assigns machines to the names of the nodes."""
     machines = tuple(find_machine(name) for name in names) or DEFAULT_MACHINES
     return named_nodes(machines, nodes or len(machines))
 
 
 def what_next(kubeconfig: Path, example: Path, program: str) -> Iterator[str]:
-    """Commands to try first."""
+    """Yields the commands to try first."""
     yield from (
         "",
         "It is up until Ctrl-C. In another terminal:",
@@ -89,7 +89,7 @@ def what_next(kubeconfig: Path, example: Path, program: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _copied(kubeconfig: Path, wanted: Path | None) -> Iterator[Path]:
-    """Writes the kubeconfig to the given file while the block is open. An existing file is never overwritten."""
+    """Writes the kubeconfig to the given new file while the block is open. An existing file is never overwritten."""
     if wanted is None:
         yield kubeconfig
         return
@@ -105,5 +105,5 @@ def _copied(kubeconfig: Path, wanted: Path | None) -> Iterator[Path]:
 
 
 def _program() -> str:
-    """The command of this program: `make sandbox` leaves none in PATH."""
+    """Returns the command to show for this program: `make sandbox` does not put it in PATH."""
     return sys.argv[0] if Path(sys.argv[0]).stem == "dracpu-sandbox" else "dracpu-sandbox"

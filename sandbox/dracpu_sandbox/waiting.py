@@ -1,4 +1,4 @@
-"""Waits for the first of two coroutines, and for objects of the API server."""
+"""Helpers that wait for the first of two coroutines, and for objects of the API server."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,9 @@ from dracpu_sandbox.client import KubeClient, Mirror
 from dracpu_sandbox.resources import Resource
 
 
-async def either(one: Coroutine[Any, Any, object], other: Coroutine[Any, Any, object]) -> None:
-    """Waits until one of them ends, and raises its error; the other is cancelled."""
-    tasks = {asyncio.ensure_future(one), asyncio.ensure_future(other)}
+async def either(first: Coroutine[Any, Any, object], second: Coroutine[Any, Any, object]) -> None:
+    """Waits until one coroutine ends, and raises its error if it failed; cancels the other."""
+    tasks = {asyncio.ensure_future(first), asyncio.ensure_future(second)}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -26,11 +26,11 @@ async def either(one: Coroutine[Any, Any, object], other: Coroutine[Any, Any, ob
 async def mirrored(
     client: KubeClient, resource: Resource, *, namespace: str = "", fields: str = ""
 ) -> AsyncGenerator[Mirror]:
-    """A mirror that runs while the block is open, and is complete from its start."""
+    """Runs a mirror while the block is open; it is complete when the block starts."""
     mirror = Mirror(client, resource, namespace=namespace, fields=fields)
     running = asyncio.create_task(mirror.run(), name=f"mirror of {resource.plural}")
     try:
-        await either(mirror.ready.wait(), _outcome(running))  # it may not even be able to list
+        await either(mirror.ready.wait(), _outcome(running))  # the mirror may fail before it is ready
         yield mirror
     finally:
         running.cancel()
@@ -38,5 +38,5 @@ async def mirrored(
 
 
 async def _outcome(task: "asyncio.Task[None]") -> None:
-    """Waits for a task without cancelling it when the waiting is cancelled."""
+    """Waits for a task without cancelling it when the wait is cancelled."""
     await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""A real machine's export becomes a simulated machine that reads the same."""
+"""Tests that an exported topology becomes a simulated machine with the same topology."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ from dracpu_sandbox.machines.tree import directory, write_tree
 
 
 @pytest.mark.parametrize("machine", PRESETS.values(), ids=lambda machine: machine.name)
-def test_the_tree_of_an_exported_machine_reads_as_the_export(machine: Machine) -> None:
+def test_the_files_of_an_exported_machine_yield_the_exported_topology(machine: Machine) -> None:
     exported = from_json(to_json(topology_of(machine)))
     again = machine_of(machine.name, exported)
     with directory() as root:
@@ -36,19 +36,19 @@ def test_a_machine_is_found_by_file(tmp_path: Path) -> None:
     assert topology_of(machine).cores == topology_of(HYBRID).cores
 
 
-def test_an_unknown_name_tells_which_there_are() -> None:
-    with pytest.raises(MachineError, match="no machine and no file pdp11; the machines: xeon, epyc, hybrid-desktop"):
+def test_an_unknown_name_is_reported_with_the_known_ones() -> None:
+    with pytest.raises(MachineError, match="pdp11 is neither a machine nor a file; the machines are: xeon, epyc, "):
         find_machine("pdp11")
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_topology_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
     path.write_text("{}")
-    with pytest.raises(MachineError, match=r"odd\.json is not what `dracpu-agent topology -o json` prints: a topology"):
+    with pytest.raises(MachineError, match=r"odd\.json is not an output of `dracpu-agent topology -o json`: a "):
         find_machine(str(path))
 
 
-def test_a_core_torn_between_two_caches_is_refused(tmp_path: Path) -> None:
+def test_a_core_with_two_l3_caches_is_rejected(tmp_path: Path) -> None:
     items = json.loads(to_json(topology_of(LAB)))
     items[1]["l3"] = 7
     path = tmp_path / "torn.json"

@@ -1,4 +1,4 @@
-"""The command: what it prints, how it ends, and that nothing is left."""
+"""Tests the command: its output, its exit codes, and that it leaves no files behind."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ def left(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_up_says_what_to_do_next_and_a_signal_ends_it_leaving_nothing(short_path: Path) -> None:
+async def test_up_prints_commands_and_cleans_up_after_a_signal(short_path: Path) -> None:
     async with running(short_path, "up", "--machine", "lab", "--kubeconfig", str(short_path / "mine")) as process:
         assert process.stdout is not None
         printed = [line async for line in _until(process.stdout, b"Logs of operator and agents")]
@@ -66,10 +66,10 @@ async def _until(stream: asyncio.StreamReader, words: bytes) -> AsyncIterator[by
         yield line
         if words in line:
             return
-    raise AssertionError(f"it has ended without {words!r}")
+    raise AssertionError(f"the output has ended without {words!r}")
 
 
-async def test_a_signal_while_it_starts_leaves_nothing(short_path: Path) -> None:
+async def test_a_signal_during_the_start_leaves_no_files(short_path: Path) -> None:
     async with running(short_path, "up", "--nodes", "30") as process:
         assert process.stdout is not None
         await process.stdout.readline()
@@ -82,14 +82,14 @@ async def test_a_signal_while_it_starts_leaves_nothing(short_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("up", "--machine", "cray"), "dracpu-sandbox: there is no machine and no file cray"),
-        (("run", "./missing.py"), "dracpu-sandbox: there is no file ./missing.py"),
+        (("up", "--machine", "cray"), "dracpu-sandbox: cray is neither a machine nor a file"),
+        (("run", "./missing.py"), "dracpu-sandbox: file ./missing.py does not exist"),
         (("top", "--once"), "dracpu-sandbox: no sandbox is running, and KUBECONFIG is not set"),
         (("top", "--once", "--kubeconfig", "missing"), "dracpu-sandbox: "),
     ],
     ids=["machine", "story", "no cluster", "no kubeconfig"],
 )
-async def test_a_mistake_is_one_line_and_exit_code_1(words: tuple[str, ...], message: str, short_path: Path) -> None:
+async def test_an_error_is_one_line_with_exit_code_1(words: tuple[str, ...], message: str, short_path: Path) -> None:
     async with running(short_path, *words) as process:
         printed, errors = await process.communicate()
     assert (process.returncode, printed) == (1, b"")
@@ -97,7 +97,7 @@ async def test_a_mistake_is_one_line_and_exit_code_1(words: tuple[str, ...], mes
     assert len(errors.splitlines()) == 1
 
 
-async def test_a_story_that_does_not_end_as_told_has_exit_code_1(short_path: Path) -> None:
+async def test_a_failed_story_has_exit_code_1(short_path: Path) -> None:
     file = short_path / "mine.py"
     file.write_text('"""Mine."""\nasync def play(story):\n    story.expects("two", False, "one")\n')
     async with running(short_path, "run", str(file)) as process:
@@ -107,12 +107,12 @@ async def test_a_story_that_does_not_end_as_told_has_exit_code_1(short_path: Pat
     assert errors.decode() == "dracpu-sandbox: expected: two\nseen:     one\n"
 
 
-async def test_a_shell_that_allows_few_open_files_is_no_hindrance(short_path: Path) -> None:
+async def test_a_low_limit_of_open_files_is_raised(short_path: Path) -> None:
     limited = ("sh", "-c", 'ulimit -S -n 24 && exec "$0" "$@"')
     async with running(short_path, "run", "quickstart", shell=limited) as process:
         printed, errors = await process.communicate()
     assert (process.returncode, errors) == (0, b"")
-    assert printed.decode().endswith("ended as told\n")
+    assert printed.decode().endswith("the story has passed\n")
 
 
 async def test_an_existing_kubeconfig_is_never_overwritten(short_path: Path) -> None:
@@ -123,24 +123,24 @@ async def test_an_existing_kubeconfig_is_never_overwritten(short_path: Path) -> 
     assert existing.read_text() == "somebody's"
 
 
-def test_machines_take_turns() -> None:
+def test_machines_are_assigned_in_turn() -> None:
     assert machines_of((), None) == {"node-1": XEON, "node-2": EPYC, "node-3": HYBRID}
     assert machines_of(("lab", "epyc"), 3) == {"node-1": LAB, "node-2": EPYC, "node-3": LAB}
     assert machines_of((), 1) == {"node-1": XEON}
 
 
-def test_the_example_that_up_writes_is_the_readmes() -> None:
+def test_up_writes_the_example_of_the_readme() -> None:
     packaged = ROOT / "sandbox/dracpu_sandbox/two-cpus.yaml"
     assert packaged.read_text() == (ROOT / "examples/two-cpus.yaml").read_text()
 
 
-def test_a_missing_kubectl_is_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_kubectl_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert any("no kubectl in PATH" in line for line in what_next(Path("k"), Path("e"), "dracpu-sandbox"))
 
 
 @pytest.mark.parametrize("words", [["up", "--nodes", "0"], ["up", "--port", "70000"], ["run"], ["run", "x", "--list"]])
-def test_a_command_line_that_makes_no_sense_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_command_line_is_rejected(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         options.parse(words)
     assert "error: " in capsys.readouterr().err

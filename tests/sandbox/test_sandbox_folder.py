@@ -1,4 +1,4 @@
-"""The folder of a running sandbox: private, found while it runs, gone afterwards."""
+"""Tests the folder of a running sandbox: it is private, found while the sandbox runs, and deleted afterwards."""
 
 import os
 import stat
@@ -17,12 +17,12 @@ def make_old(path: Path) -> None:
     os.utime(path, (0, 0))
 
 
-def test_nobody_else_may_look_into_it(tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_folder(tmp_path: Path) -> None:
     with folder(tmp_path) as made:
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
-def test_nothing_of_it_is_left_also_after_a_failure(tmp_path: Path) -> None:
+def test_the_folder_is_deleted_after_a_failure(tmp_path: Path) -> None:
     def fail() -> None:
         with folder(tmp_path) as made:
             (made / "nodes").mkdir()
@@ -33,7 +33,7 @@ def test_nothing_of_it_is_left_also_after_a_failure(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
-def test_of_the_sandboxes_that_run_and_are_offered_the_latest_is_found(tmp_path: Path) -> None:
+def test_the_latest_running_and_offered_sandbox_is_found(tmp_path: Path) -> None:
     with folder(tmp_path) as first, folder(tmp_path) as second, folder(tmp_path):
         assert running_kubeconfig(tmp_path) is None
         for age, place in enumerate((second, first)):
@@ -43,7 +43,7 @@ def test_of_the_sandboxes_that_run_and_are_offered_the_latest_is_found(tmp_path:
     assert running_kubeconfig(tmp_path) is None
 
 
-def test_what_a_killed_sandbox_left_is_neither_found_nor_kept(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_sandbox_is_not_found_and_is_deleted_later(tmp_path: Path) -> None:
     killed = tmp_path / f"{PREFIX}killed"
     killed.mkdir()
     offer(killed)
@@ -54,7 +54,7 @@ def test_what_a_killed_sandbox_left_is_neither_found_nor_kept(tmp_path: Path) ->
         assert killed.name not in left(tmp_path)
 
 
-def test_running_sandboxes_and_other_things_are_left_alone(tmp_path: Path) -> None:
+def test_folders_of_running_sandboxes_and_other_files_are_not_deleted(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / f"{PREFIX}link").symlink_to(tmp_path / "other")
     young = tmp_path / f"{PREFIX}young"

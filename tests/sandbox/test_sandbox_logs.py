@@ -1,4 +1,4 @@
-"""The logs of all parts of a cluster in one process."""
+"""Tests the logs of all parts of a cluster in one process."""
 
 import asyncio
 import io
@@ -9,7 +9,7 @@ import structlog
 
 from dracpu_sandbox.logs import WRITER, recorded
 
-log = structlog.get_logger("some room")
+log = structlog.get_logger("some module")
 
 
 async def test_each_part_writes_its_own_file(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ async def test_each_part_writes_its_own_file(tmp_path: Path) -> None:
         assert "careful" in lines[1]
 
 
-def test_lines_are_shown_behind_their_writers_name(tmp_path: Path) -> None:
+def test_echoed_lines_start_with_the_name_of_their_writer(tmp_path: Path) -> None:
     screen = io.StringIO()
     with recorded(tmp_path / "logs", screen):
         log.info("started")
@@ -42,7 +42,7 @@ def test_lines_are_shown_behind_their_writers_name(tmp_path: Path) -> None:
     assert "started" in line
 
 
-def test_afterwards_logs_go_where_they_went_before(tmp_path: Path) -> None:
+def test_the_former_logging_configuration_is_restored(tmp_path: Path) -> None:
     before = (structlog.get_config(), logging.getLogger().handlers[:], logging.getLogger().level)
     with recorded(tmp_path / "logs"):
         assert structlog.get_config() != before[0]

@@ -1,4 +1,4 @@
-"""The README's session in the sandbox: kubectl prints what it says there, word for word."""
+"""Tests that the README's session in the sandbox prints exactly the text in the README."""
 
 import os
 import re
@@ -18,13 +18,13 @@ OPENING, *SESSION = steps(PROJECT / "README.md", "Try it: a cluster in one proce
 
 
 def searched() -> str:
-    """PATH for commands of the session, the README's virtual environment being this one."""
+    """Returns PATH for the commands of the session; this virtual environment replaces that of the README."""
     return os.pathsep.join([str(PROGRAMS), os.environ["PATH"], str(LAB)])
 
 
 @pytest.fixture
 def opening() -> Iterator[str]:
-    """What `make sandbox` prints until it is up; it is up for as long as the test needs it."""
+    """Runs `make sandbox`, and yields its output up to the last line of the start."""
     with subprocess.Popen([PROGRAMS / "dracpu-sandbox", "up"], stdout=subprocess.PIPE, text=True) as sandbox:
         assert sandbox.stdout is not None
         printed = ""
@@ -38,7 +38,7 @@ def opening() -> Iterator[str]:
 
 
 def opened(printed: str) -> list[str]:
-    """Lines without what differs each time: seconds, the port, the folder; nodes come up in any order."""
+    """Returns sorted lines without seconds, port and folder: these, and the order of the nodes, differ each time."""
     known = re.sub(r" *\d+\.\d s", " N s", printed)
     known = re.sub(r"(?<=127\.0\.0\.1:)\d+", "PORT", known)
     known = re.sub(r"(?<=/dracpu-sandbox-)\w+", "FOLDER", known)
@@ -47,14 +47,14 @@ def opened(printed: str) -> list[str]:
 
 
 def drawn(printed: str) -> list[str]:
-    """What is comparable, with one letter for the claim in the picture: which one it is depends on its name."""
+    """Returns the comparable text, with X for the claim in the drawing: its letter depends on its CPUs."""
     legend = re.search(r"^(\w) default/", printed, re.MULTILINE)
     return comparable(printed.replace(f" {legend[1] * 2} ", " XX ").replace(legend[0], "X ") if legend else printed)
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(shutil.which("kubectl", path=searched()) is None, reason="no kubectl: `make lab` builds it")
-def test_the_session_in_the_readme_prints_what_it_says(opening: str, tmp_path: Path) -> None:
+def test_the_session_prints_the_text_of_the_readme(opening: str, tmp_path: Path) -> None:
     assert OPENING.command == "make sandbox"
     assert opened(opening) == opened(OPENING.printed + "\n")
     exported = re.search(r"export KUBECONFIG=(\S+)", opening)

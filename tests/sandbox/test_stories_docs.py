@@ -1,4 +1,4 @@
-"""The documents quote the stories as they are."""
+"""Tests that the documents quote the stories correctly."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def quoted(document: str) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_quoted_code_stands_in_a_story(document: str) -> None:
+def test_quoted_code_is_part_of_a_story(document: str) -> None:
     stories = [shelf.find(name).file.read_text() for name in shelf.NAMES]
     blocks = quoted(document)
     assert blocks
@@ -24,7 +24,7 @@ def test_quoted_code_stands_in_a_story(document: str) -> None:
         assert any(block in story for story in stories), block
 
 
-def test_the_users_document_names_every_story_with_its_title() -> None:
+def test_the_users_document_lists_every_story_with_its_title() -> None:
     text = " ".join((ROOT / "docs/user/sandbox.md").read_text().split())
     for name, title in shelf.titles().items():
         assert f"`{name}` | {title}" in text

@@ -1,4 +1,4 @@
-"""Stories are found by name or by file; a file that is none is told in one line."""
+"""Tests that stories are found by name or by file, and that an invalid file is reported in one line."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_every_story_is_found_and_has_a_title(name: str) -> None:
     assert shelf.titles()[name] == scenario.title != ""
 
 
-def test_a_story_of_ones_own_is_found_by_its_file(tmp_path: Path) -> None:
+def test_a_users_story_is_found_by_its_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(WHOLE + "NODES = 2\n")
     scenario = shelf.find(str(file))
@@ -41,32 +41,32 @@ def test_a_story_of_ones_own_is_found_by_its_file(tmp_path: Path) -> None:
             "mine.py, line 1: ModuleNotFoundError: No module named 'nothing_of_that_name'",
         ),
         ("def play(story): pass\n", "mine.py is not a story: it needs a function `async def play(story)`"),
-        (WHOLE + "MACHINES = 'lab'\n", "mine.py: MACHINES is a tuple, such as ('lab',), not 'lab'"),
-        (WHOLE + "MACHINES = ('cray',)\n", "there is no machine and no file cray"),
-        (WHOLE + "AGENT = 'thread'\n", 'mine.py: AGENT is "task" or "process", not "thread"'),
+        (WHOLE + "MACHINES = 'lab'\n", "mine.py: MACHINES must be a tuple, such as ('lab',), not 'lab'"),
+        (WHOLE + "MACHINES = ('cray',)\n", "cray is neither a machine nor a file"),
+        (WHOLE + "AGENT = 'thread'\n", 'mine.py: AGENT must be "task" or "process", not "thread"'),
     ],
     ids=["syntax", "await", "import", "not async", "no tuple", "machine", "agent"],
 )
-def test_a_half_written_story_is_one_clear_line(text: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_story_is_reported_in_one_line(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(text)
-    with pytest.raises(shelf.ScenarioError if "machine and" not in message else Exception) as caught:
+    with pytest.raises(shelf.ScenarioError if "machine nor" not in message else Exception) as caught:
         shelf.find(str(file))
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
-def test_the_number_of_nodes_is_the_storys_unless_it_says_otherwise() -> None:
+def test_only_a_story_that_sets_nodes_accepts_another_number_of_nodes() -> None:
     assert len(shelf.find("fleet").cluster(3)) == 3
     with pytest.raises(shelf.ScenarioError, match=r"exhausted plays on 1 node\(s\): only a story that sets NODES"):
         shelf.find("exhausted").cluster(3)
 
 
-def test_an_unknown_name_names_the_known_ones() -> None:
-    with pytest.raises(shelf.ScenarioError, match='no story "quick"; there are: quickstart, exhausted'):
+def test_an_unknown_name_is_reported_with_the_known_ones() -> None:
+    with pytest.raises(shelf.ScenarioError, match='no story "quick"; the stories are: quickstart, exhausted'):
         shelf.find("quick")
 
 
-def test_a_missing_file_is_named() -> None:
-    with pytest.raises(shelf.ScenarioError, match="there is no file ./missing.py"):
+def test_a_missing_file_is_reported() -> None:
+    with pytest.raises(shelf.ScenarioError, match="file ./missing.py does not exist"):
         shelf.find("./missing.py")

@@ -1,4 +1,4 @@
-"""The drawing of a node, as the text that remains without colours."""
+"""Tests the drawing of a node, as text without colours."""
 
 import io
 
@@ -26,7 +26,7 @@ def text(node: dict[str, object], width: int = WIDE) -> str:
     return "\n".join(line.rstrip() for line in printed.get().splitlines())
 
 
-def test_sockets_stand_beside_each_other_core_by_core() -> None:
+def test_sockets_are_drawn_side_by_side_core_by_core() -> None:
     assert text(cpu_node(LAB, {"web": "2-3", "db": "6"})) == (
         "node-1  grouped by numanode  Ready\n"
         "8 CPUs: 2 reserved, 3 held by 2 claims, 3 shared\n"
@@ -83,7 +83,7 @@ def test_a_claim_keeps_its_mark_while_others_come_and_go(free: set[int], split: 
     assert mark(before) == mark(after)
 
 
-def test_a_cpu_that_was_reserved_later_is_drawn_as_the_claims() -> None:
+def test_a_claimed_cpu_that_was_reserved_later_has_the_mark_of_its_claim() -> None:
     node = cpu_node(LAB, {"web": "2-3"}, reserved=CpuSet.parse("0-3"))
     assert "[## CC]" in text(node)
 
@@ -94,16 +94,16 @@ def test_held_cpus_of_claims_that_are_not_listed_are_marked() -> None:
     assert "C default/web 2-3  and 1 claim more" in text(node)
 
 
-def test_what_is_wrong_is_told_in_the_agents_words() -> None:
+def test_false_conditions_are_shown_with_the_agents_message() -> None:
     condition = {"type": "RuntimeConnected", "status": "False", "reason": "Disconnected", "message": "NRI is off"}
     assert "RuntimeConnected: NRI is off" in text(cpu_node(LAB, conditions=[condition]))
 
 
-def test_a_node_whose_agent_has_said_nothing_yet_is_named() -> None:
+def test_a_node_without_a_status_is_named() -> None:
     assert text({"metadata": {"name": "node-1"}}) == "node-1  Pending\nno CPUs reported yet"
 
 
-def test_a_status_that_cannot_be_read_does_not_stop_the_view() -> None:
+def test_an_invalid_status_does_not_stop_the_view() -> None:
     node = cpu_node(LAB)
     node["status"]["cpus"]["shared"] = "everything"
     assert 'its status cannot be read: "everything"' in text(node)

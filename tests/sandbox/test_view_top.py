@@ -1,4 +1,4 @@
-"""What of the nodes' drawings is on the screen."""
+"""Tests which parts of the nodes' drawings are on the screen."""
 
 import asyncio
 import io
@@ -11,10 +11,10 @@ from rich.text import Text
 from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.machines.presets import LAB
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 from dracpu_sandbox.view.top import Watched, follow, print_once, screen
 
-NODE_LINES = 6  # two of a heading, three of the sockets' boxes, an empty one
+NODE_LINES = 6  # two lines of heading, three of sockets, one empty
 
 
 def shown(count: int, height: int, *names: str, trouble: str = "") -> list[str]:
@@ -29,13 +29,13 @@ def headings(lines: list[str]) -> list[str]:
     return [line.split()[0] for line in lines if line.startswith("node-")]
 
 
-def test_the_legend_stands_above_all_nodes() -> None:
+def test_the_legend_is_above_all_nodes() -> None:
     lines = shown(2, 40)
     assert lines[0].startswith("# reserved  · shared")
     assert headings(lines) == ["node-1", "node-2"]
 
 
-def test_nodes_stand_in_the_order_in_which_people_count() -> None:
+def test_nodes_are_sorted_by_number() -> None:
     assert headings(shown(11, 100))[-3:] == ["node-9", "node-10", "node-11"]
 
 
@@ -49,7 +49,7 @@ def test_nodes_that_do_not_fit_are_counted() -> None:
     assert lines[-1] == "and 7 more: make the window larger, or name the nodes"
 
 
-def test_trouble_with_the_api_server_is_told_first() -> None:
+def test_a_problem_with_the_api_server_is_shown_first() -> None:
     assert shown(1, 20, trouble="the server does not answer")[0] == "the server does not answer"
 
 
@@ -59,12 +59,12 @@ async def test_the_nodes_of_a_cluster_are_printed_once(cluster: Sandbox) -> None
     assert "│ NUMA 0  [## ··] │ │ NUMA 1  [·· ··] │" in printed(console)
 
 
-async def test_a_node_that_is_not_there_is_named_with_those_that_are(cluster: Sandbox) -> None:
-    with pytest.raises(SandboxError, match='there is no CpuNode "node-7"; there are: node-1'):
+async def test_an_unknown_node_is_reported_with_the_known_ones(cluster: Sandbox) -> None:
+    with pytest.raises(SandboxError, match='there is no CpuNode "node-7"; the cluster has: node-1'):
         await print_once(Watched(cluster.kubeconfig, ("node-7",)), Console(file=io.StringIO()))
 
 
-async def test_what_changes_is_drawn_again(cluster: Sandbox, story: Story) -> None:
+async def test_changes_are_drawn(cluster: Sandbox, story: Story) -> None:
     console = Console(file=io.StringIO(), width=100, height=20, force_terminal=True)
     view = asyncio.create_task(follow(Watched(cluster.kubeconfig), console))
     try:

@@ -1,4 +1,4 @@
-"""Every manifest of docs/user/request-cpus.md gets, in the sandbox, the CPUs that the page promises."""
+"""Tests in the sandbox that every manifest of docs/user/request-cpus.md gets the CPUs that the page promises."""
 
 import re
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import EPYC
 from dracpu_sandbox.resources import CLAIM_TEMPLATES, CLAIMS, PODS
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
 PAGE: Final = Path(__file__).parents[2] / "docs/user/request-cpus.md"
-PLURALS: Final = {one.kind: one for one in (CLAIMS, CLAIM_TEMPLATES, PODS)}
+PLURALS: Final = {resource.kind: resource for resource in (CLAIMS, CLAIM_TEMPLATES, PODS)}
 Given = dict[str, CpuSet]  # container -> CPUs
 
 # EPYC: NUMA node 0 has 0-7 and their threads 32-39, node 1 has 8-15 and 40-47; an L3 cache has 4 cores
@@ -39,7 +39,7 @@ PROMISED: Final[dict[str, Callable[[Given], bool]]] = {
 
 
 def shown() -> dict[str, tuple[str, list[dict[str, Any]]]]:
-    """The page's manifests by the name of what they make, each with the title of its section."""
+    """Returns the page's manifests by the name of their last object, each with the title of its section."""
     found = {}
     for section in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]:
         for block in re.findall(r"^```yaml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE):
@@ -53,7 +53,7 @@ def machine() -> Machine:
     return EPYC
 
 
-def test_every_manifest_of_the_page_is_tried() -> None:
+def test_every_manifest_of_the_page_is_tested() -> None:
     assert set(shown()) == set(PROMISED)
 
 
@@ -62,12 +62,12 @@ async def test_a_manifest_of_the_page_gets_what_the_page_promises(name: str, clu
     section, objects = shown()[name]
     if "individual mode" in section:
         await story.configure(mode="individual")
-    for one in objects:
-        one["metadata"].setdefault("namespace", "default")
-        await cluster.client.create(PLURALS[one["kind"]], one)
+    for item in objects:
+        item["metadata"].setdefault("namespace", "default")
+        await cluster.client.create(PLURALS[item["kind"]], item)
     if objects[-1]["kind"] == CLAIMS.kind:
         await story.pod_of(name, {"main": [name]})
     await story.until_running(name)
     containers = (await cluster.client.get(PODS, name, "default"))["spec"]["containers"]
-    given = {one["name"]: story.cpus(name, one["name"]) for one in containers}
+    given = {item["name"]: story.cpus(name, item["name"]) for item in containers}
     assert PROMISED[name](given), given

@@ -1,7 +1,7 @@
-"""A real machine, from what `dracpu-agent topology -o json` printed on it.
+"""Makes a machine from the output of `dracpu-agent topology -o json` on a real one.
 
-The export has no architecture, no core ids and no offline CPUs: the machine counts as x86_64, a core is called by its
-lowest CPU, and nothing is offline. All else is read from its tree as it stood in the export.
+The export has no architecture, no core ids and no offline CPUs: the machine counts as x86_64, the lowest CPU of a core
+is its core id, and all CPUs are online. All other facts are those of the export.
 """
 
 from pathlib import Path
@@ -14,11 +14,11 @@ from dracpu_sandbox.machines.presets import PRESETS
 
 
 class MachineError(SandboxError):
-    """There is no such machine, or its description cannot be used."""
+    """The machine does not exist, or its description is invalid."""
 
 
 def find_machine(name: str) -> Machine:
-    """What `--machine` names: a preset, or a file with an exported topology."""
+    """Returns the machine that `--machine` names: a preset, or a file with an exported topology."""
     if name in PRESETS:
         return PRESETS[name]
     path = Path(name)
@@ -26,19 +26,19 @@ def find_machine(name: str) -> Machine:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise MachineError(
-            f"there is no machine and no file {name}; the machines: {', '.join(PRESETS)}; "
-            "a file is what `dracpu-agent topology -o json` prints"
+            f"{name} is neither a machine nor a file; the machines are: {', '.join(PRESETS)}; "
+            "a file contains the output of `dracpu-agent topology -o json`"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(f"{name} cannot be read: {error}") from error
     try:
         return machine_of(path.stem, from_json(text))
     except TopologyError as error:
-        raise MachineError(f"{name} is not what `dracpu-agent topology -o json` prints: {error}") from error
+        raise MachineError(f"{name} is not an output of `dracpu-agent topology -o json`: {error}") from error
 
 
 def machine_of(name: str, topology: Topology) -> Machine:
-    """A machine from whose tree this topology is read again."""
+    """Returns a machine whose files yield this topology when they are read."""
     for core, threads in topology.cores.items():
         if len({topology.by_id[cpu].l3 for cpu in threads}) > 1:
             raise TopologyError(f"core {core}: its CPUs {threads} must have one L3 cache")

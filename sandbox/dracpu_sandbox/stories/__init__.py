@@ -1,1 +1,1 @@
-"""Stories: something happens in a cluster and is checked step by step; each is a short file."""
+"""Stories: each is a short file that changes a cluster step by step, and checks the effects."""

@@ -1,9 +1,9 @@
-"""An agent is killed: what runs goes on, what comes meanwhile waits, and nobody's CPUs change."""
+"""An agent is killed: running pods continue, new pods wait until it is back, and no pod loses its CPUs."""
 
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
 MACHINES = ("lab",)
-AGENT = "process"  # so that SIGKILL is a real one
+AGENT = "process"  # so that the agent is really killed by SIGKILL
 
 
 async def play(story: Story) -> None:

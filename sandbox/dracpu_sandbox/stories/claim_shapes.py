@@ -1,10 +1,10 @@
-"""Containers and pods use claims in every way that Kubernetes allows; each container gets what it refers to."""
+"""Containers and pods use claims in every way that Kubernetes allows; each container gets the CPUs of its requests."""
 
 from dracpu_api.cpuset import CpuSet, union
 from dracpu_api.names import CDI_ENV_PREFIX
 from dracpu_sandbox.resources import CLAIMS
 from dracpu_sandbox.stories.manifests import NAMESPACE
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
 MACHINES = ("xeon",)
 
@@ -31,7 +31,7 @@ async def play(story: Story) -> None:
     claims = {name: await _published(story, name) for name in ("one", "other", "split", "common", "both", "early")}
     sizes = {name: len(cpus) for name, cpus in claims.items()}
     expected = {"one": 2, "other": 2, "split": 3, "common": 2, "both": 2, "early": 2}
-    story.expects("each claim has as many CPUs as it asked for", sizes == expected, sizes)
+    story.expects("each claim has as many CPUs as it requests", sizes == expected, sizes)
     held = union(claims.values())
     story.expects("no two claims share a CPU", len(held) == sum(sizes.values()), held)
 
@@ -48,7 +48,7 @@ async def play(story: Story) -> None:
     story.expects_cpus("prepared", claims["both"])
     for pod, claim in (("prepared", "both"), ("prepared-only", "early")):
         found = story.cpus_at_start(pod, "prepare")
-        story.expects(f"the init container of {pod} ran on its claim", found == claims[claim], found)
+        story.expects(f"the init container of {pod} ran on the CPUs of its claim", found == claims[claim], found)
     await story.until_cpus("prepared-only", everything - held)
 
     await story.crash_container("two-claims", "left")
@@ -63,7 +63,7 @@ async def play(story: Story) -> None:
 
 
 async def _published(story: Story, claim: str) -> CpuSet:
-    """The CPUs that a claim's status names, which owners of applications read."""
+    """Returns the CPUs in a claim's status, which applications can read."""
 
     async def devices() -> list[str]:
         status = (await story.client.get(CLAIMS, claim, NAMESPACE))["status"]
@@ -82,7 +82,7 @@ async def _expect_own_variable(story: Story, pod: str, container: str, claim: st
     environment = story.node(story.node_of(pod)).environment_of(NAMESPACE, pod, container)
     found = {name: value for name, value in environment.items() if name.startswith(CDI_ENV_PREFIX)}
     story.expects(
-        f"{container} has the variable of its own request only",
+        f"{container} has only the variable of its own request",
         found == {f"{CDI_ENV_PREFIX}{uid}_{container}": str(cpus)},
         found,
     )

@@ -1,8 +1,8 @@
-"""More is asked for than there is: one pod waits, with a reason, and runs as soon as another ends."""
+"""Pods request more CPUs than there are: one pod waits, with a reason, and runs as soon as another is deleted."""
 
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
-MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes; the lowest core stays with the system
+MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes; the lowest core is not offered
 
 
 async def play(story: Story) -> None:

@@ -1,6 +1,6 @@
-"""Two hundred nodes: all are ready, pods spread, and one edit reaches every node."""
+"""Two hundred nodes become ready, pods spread over them, and one edit of the config reaches every node."""
 
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
 MACHINES = ("lab",)
 NODES = 200
@@ -15,7 +15,7 @@ async def play(story: Story) -> None:
     held = {name: story.cpus(name) for name in names}
     await story.configure(groupBy="machine", rollout={"maxUnavailable": "50%"})
     await story.until("every node offers one device", lambda: _one_each(story))
-    story.expects("every pod has the CPUs that it had", held == {name: story.cpus(name) for name in names})
+    story.expects("every pod still has its CPUs", held == {name: story.cpus(name) for name in names})
 
 
 async def _one_each(story: Story) -> bool:

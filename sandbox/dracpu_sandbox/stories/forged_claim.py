@@ -1,7 +1,7 @@
-"""A pod names another pod's claim in its environment: it is refused, and the other keeps its CPUs to itself."""
+"""A pod names another pod's claim in its environment: it is rejected, and the other pod keeps its CPUs exclusively."""
 
 from dracpu_api.names import CDI_ENV_PREFIX
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
 MACHINES = ("lab",)
 
@@ -12,7 +12,7 @@ async def play(story: Story) -> None:
     await story.until_running("victim")
     held, claim = story.cpus("victim"), await story.claim_of("victim")
 
-    # what the driver gives to the containers of a claim, and to nobody else
+    # the variable that the driver adds to the containers of a claim only
     forged = {f"{CDI_ENV_PREFIX}{claim['metadata']['uid']}": str(held)}
     await story.pod("forger", node=node, environment=forged)
     await story.until_waiting("forger", because=CDI_ENV_PREFIX)

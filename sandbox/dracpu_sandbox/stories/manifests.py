@@ -1,4 +1,4 @@
-"""The objects that stories make."""
+"""Builds the objects that stories create."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -14,32 +14,32 @@ CONTAINER: Final = "main"
 _CLAIM: Final = "cpus"
 _IMAGE: Final = "busybox:1.37"
 
-Containers = Mapping[str, Sequence[str]]  # by name, what each uses: "claim", or "claim/request"
+Containers = Mapping[str, Sequence[str]]  # container -> the claims that it uses: "claim", or "claim/request"
 
 
 def cpus(amount: int) -> JsonObject:
-    """A request for so many CPUs of one device, as in grouped mode."""
+    """Returns a request for a number of CPUs of one device, for grouped mode."""
     return {"deviceClassName": DRIVER, "capacity": {"requests": {CAPACITY_CPU: str(amount)}}}
 
 
 def devices(count: int) -> JsonObject:
-    """A request for so many devices, as in individual mode."""
+    """Returns a request for a number of devices, for individual mode."""
     return {"deviceClassName": DRIVER, "count": count}
 
 
 def on_numa_node(number: int) -> JsonObject:
-    """The part of a request that selects the devices of a NUMA node."""
+    """Returns the part of a request that selects the devices of a NUMA node."""
     expression = f'device.attributes["resource.kubernetes.io"].numaNode == {number}'
     return {"selectors": [{"cel": {"expression": expression}}]}
 
 
 def claim_spec(requests: Mapping[str, JsonObject]) -> JsonObject:
-    """The spec of a claim with these requests."""
+    """Returns the spec of a claim with these requests."""
     return {"devices": {"requests": [{"name": name, "exactly": request} for name, request in requests.items()]}}
 
 
 def claim(name: str, requests: Mapping[str, JsonObject]) -> JsonObject:
-    """A claim that pods can share."""
+    """Returns a claim that pods can share."""
     return {
         "apiVersion": CLAIMS.api_version,
         "kind": CLAIMS.kind,
@@ -49,7 +49,7 @@ def claim(name: str, requests: Mapping[str, JsonObject]) -> JsonObject:
 
 
 def claim_template(name: str, request: JsonObject) -> JsonObject:
-    """A template for claims with one request."""
+    """Returns a template for claims with one request."""
     return {
         "apiVersion": CLAIM_TEMPLATES.api_version,
         "kind": CLAIM_TEMPLATES.kind,
@@ -59,7 +59,7 @@ def claim_template(name: str, request: JsonObject) -> JsonObject:
 
 
 def config(name: str, selected: Mapping[str, str], spec: Mapping[str, Any]) -> JsonObject:
-    """A CpuDriverConfig for the nodes with these labels, which wins over the default one."""
+    """Returns a CpuDriverConfig for the nodes with these labels, with a higher priority than the default one."""
     return {
         "apiVersion": CONFIGS.api_version,
         "kind": CONFIGS.kind,
@@ -83,9 +83,9 @@ def pod(
     environment: Mapping[str, str] | None = None,
     held: bool = False,
 ) -> JsonObject:
-    """A pod whose containers run for ever, and whose init containers end at once.
+    """Returns a pod whose containers run until they are stopped, and whose init containers exit at once.
 
-    With a template every container uses a claim made from it. A pod that is held is not started by its kubelet.
+    With a template, every container uses a claim made from it. The kubelet does not start a held pod.
     """
     used = {
         reference.partition("/")[0] for uses in [*containers.values(), *(init or {}).values()] for reference in uses
@@ -116,5 +116,5 @@ def _container(name: str, uses: Sequence[str], command: list[str]) -> JsonObject
 
 
 def single_devices(cpus: CpuSet) -> dict[str, int]:
-    """The devices of these CPUs in individual mode, each with its number of CPUs."""
+    """Returns the devices of these CPUs in individual mode, each with its number of CPUs."""
     return {f"cpudev{cpu:03d}": 1 for cpu in cpus}

@@ -1,6 +1,6 @@
-"""A node reboots: its pods come back on the CPUs that they had."""
+"""A node reboots: its pods run again on the same CPUs."""
 
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
 MACHINES = ("epyc",)
 

@@ -1,4 +1,4 @@
-"""Plays a story: makes its cluster, runs it, and reports how it ended."""
+"""Plays a story: starts its cluster, runs the story, and reports the outcome."""
 
 import time
 from collections.abc import Callable
@@ -8,35 +8,35 @@ from typing import TextIO
 from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.stories.shelf import Scenario, ScenarioError, blame
-from dracpu_sandbox.stories.telling import story_in
+from dracpu_sandbox.stories.story import story_in
 from dracpu_sandbox.waiting import either
 
 
 async def play(
     scenario: Scenario,
-    say: Callable[[str], object],
+    print_line: Callable[[str], object],
     *,
     nodes: int = 0,
     assets: Path | None = None,
     echo: TextIO | None = None,
 ) -> None:
-    """Returns when it has ended as told; raises an error that says what was not as expected."""
+    """Returns when the story has passed; raises an error that names the failed check."""
     began = time.monotonic()
 
-    def tell(line: str) -> None:
-        say(f"{time.monotonic() - began:6.1f} s  {line}")
+    def report(line: str) -> None:
+        print_line(f"{time.monotonic() - began:6.1f} s  {line}")
 
-    say(f"{scenario.name}: {scenario.title}")
+    print_line(f"{scenario.name}: {scenario.title}")
     machines = scenario.cluster(nodes)
     async with Sandbox(machines, agent=scenario.agent, assets=assets, echo=echo) as sandbox:
         await sandbox.ready(scenario.patience)
-        tell(f"a cluster of {len(machines)} node{'' if len(machines) == 1 else 's'} is ready")
-        async with story_in(sandbox, tell, scenario.patience) as story:
-            await either(_telling(scenario, story), sandbox.ended())
-    tell("ended as told")
+        report(f"a cluster of {len(machines)} node{'' if len(machines) == 1 else 's'} is ready")
+        async with story_in(sandbox, report, scenario.patience) as story:
+            await either(_run(scenario, story), sandbox.ended())
+    report("the story has passed")
 
 
-async def _telling(scenario: Scenario, story: object) -> None:
+async def _run(scenario: Scenario, story: object) -> None:
     try:
         await scenario.play(story)
     except SandboxError:

@@ -1,6 +1,6 @@
-"""Pods ask for CPUs and get their own; pods that do not ask are kept off them."""
+"""Pods with a claim get exclusive CPUs; all other pods run on the remaining CPUs."""
 
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
 MACHINES = ("xeon",)
 
@@ -17,4 +17,4 @@ async def play(story: Story) -> None:
 
     freed = story.cpus("web")
     await story.delete("web")
-    await story.until("other may run on the CPUs that web had", lambda: freed <= story.cpus("other"))
+    await story.until("other may run on the former CPUs of web", lambda: freed <= story.cpus("other"))

@@ -1,4 +1,4 @@
-"""What a person would find out with kubectl: why a pod does not run, what a node offers."""
+"""Reads the facts that a user would look up with kubectl: why a pod does not run, and which devices a node offers."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ from dracpu_api.names import CAPACITY_CPU
 from dracpu_sandbox.client import KubeClient
 from dracpu_sandbox.resources import EVENTS, SLICES, JsonObject, conditions_of
 
-_NO_REASON: Final = ("ContainerCreating", "PodInitializing")  # waiting for these does not say why
+_NO_REASON: Final = ("ContainerCreating", "PodInitializing")  # these reasons do not explain why a container waits
 
 
 async def devices_of(client: KubeClient, node: str) -> dict[str, int]:
-    """The devices that a node offers to new claims, each with its number of CPUs."""
+    """Returns the devices that a node offers to new claims, each with its number of CPUs."""
     slices = await client.list(SLICES, fields=f"spec.nodeName={node}")
     found = [device for item in slices for device in item["spec"].get("devices") or () if not device.get("taints")]
     return {device["name"]: _cpus(device) for device in sorted(found, key=lambda device: str(device["name"]))}
@@ -21,11 +21,11 @@ def _cpus(device: JsonObject) -> int:
 
 
 async def pod_seen(client: KubeClient, pod: JsonObject | None, name: str) -> str:
-    """Why a pod waits: as its condition says, or its container's status, or its last Event."""
+    """Returns why a pod waits: from its condition, its container's status, or its last Event."""
     if pod is None:
-        return f"there is no pod {name}"
-    said = _scheduling(pod) or _waiting(pod) or await _last_event(client, pod)
-    return said or f"its phase is {(pod.get('status') or {}).get('phase') or 'unknown'}"
+        return f"pod {name} does not exist"
+    reason = _scheduling(pod) or _waiting(pod) or await _last_event(client, pod)
+    return reason or f"its phase is {(pod.get('status') or {}).get('phase') or 'unknown'}"
 
 
 def _scheduling(pod: JsonObject) -> str:

@@ -1,4 +1,4 @@
-"""Finds stories: those that come with the sandbox by name, a person's own by the path of its file."""
+"""Finds stories: those of the sandbox by name, a user's own by the path of its file."""
 
 import ast
 import inspect
@@ -24,12 +24,12 @@ _FOLDER: Final = Path(__file__).parent
 
 
 class ScenarioError(SandboxError):
-    """There is no such story, or its file is not a story."""
+    """The story does not exist, or its file does not contain a story."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A story before it is played."""
+    """A story with the settings of its file."""
 
     name: str
     file: Path
@@ -42,7 +42,7 @@ class Scenario:
     patience: float
 
     def cluster(self, nodes: int = 0) -> dict[str, Machine]:
-        """The nodes that it asks for, or another number of them: machines take turns."""
+        """Names the nodes of the story, or another number of them, which take its machines in turn."""
         if nodes and not self.any_number:
             raise ScenarioError(
                 f"{self.name} plays on {self.nodes} node(s): only a story that sets NODES takes --nodes"
@@ -51,56 +51,56 @@ class Scenario:
 
 
 def find(name: str) -> Scenario:
-    """The story with that name, or in that file."""
+    """Returns the story with this name or in this file."""
     if name in NAMES:
         return _read(name, _file(name))
     path = Path(name).absolute()
     if path.suffix != ".py":
         raise ScenarioError(
-            f'there is no story "{name}"; there are: {", ".join(NAMES)}; a file of your own ends in .py'
+            f'there is no story "{name}"; the stories are: {", ".join(NAMES)}; your own file must end in .py'
         )
     if not path.is_file():
-        raise ScenarioError(f"there is no file {name}")
+        raise ScenarioError(f"file {name} does not exist")
     return _read(path.stem, path)
 
 
 def blame(error: Exception, file: Path) -> str:
-    """A mistake in a story's file, in a line that says where."""
+    """Describes an error in a story's file in one line, with its place."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
-    said = str(error)
+    problem = str(error)
     if isinstance(error, SyntaxError) and error.filename == str(file):
-        lines, said = [error.lineno], error.msg
+        lines, problem = [error.lineno], error.msg
     place = f"{file.name}, line {lines[-1]}" if lines else file.name
-    return f"{place}: {type(error).__name__}: {said}"
+    return f"{place}: {type(error).__name__}: {problem}"
 
 
 def titles() -> dict[str, str]:
-    """The first sentence of each story that comes with the sandbox; nothing is imported."""
+    """Returns the first line of each story of the sandbox; imports none of them."""
     files = {name: _file(name) for name in NAMES}
     return {name: _title(ast.get_docstring(ast.parse(file.read_text()))) for name, file in files.items()}
 
 
 def _read(name: str, file: Path) -> Scenario:
     try:
-        said = runpy.run_path(str(file))
+        module = runpy.run_path(str(file))
     except Exception as error:
         raise ScenarioError(blame(error, file)) from error
-    if not inspect.iscoroutinefunction(said.get("play")):
+    if not inspect.iscoroutinefunction(module.get("play")):
         raise ScenarioError(f"{file.name} is not a story: it needs a function `async def play(story)`")
 
     def value(key: str, default: Any) -> Any:
-        found, kind = said.get(key, default), type(default)
+        found, kind = module.get(key, default), type(default)
         if not isinstance(found, kind):
-            raise ScenarioError(f"{file.name}: {key} is a {kind.__name__}, such as {default!r}, not {found!r}")
+            raise ScenarioError(f"{file.name}: {key} must be a {kind.__name__}, such as {default!r}, not {found!r}")
         return found
 
     machines = tuple(find_machine(machine) for machine in value("MACHINES", ("lab",)))
     agent = value("AGENT", "task")
     if agent not in {"task", "process"}:
-        raise ScenarioError(f'{file.name}: AGENT is "task" or "process", not "{agent}"')
+        raise ScenarioError(f'{file.name}: AGENT must be "task" or "process", not "{agent}"')
     nodes, patience = value("NODES", len(machines)), value("PATIENCE", 30.0)
     return Scenario(
-        name, file, _title(said["__doc__"]), machines, said["play"], nodes, "NODES" in said, agent, patience
+        name, file, _title(module["__doc__"]), machines, module["play"], nodes, "NODES" in module, agent, patience
     )
 
 

@@ -1,9 +1,9 @@
-"""Groups become other groups, and CPUs become reserved, while a pod runs; it keeps its CPUs, and nothing restarts."""
+"""The grouping and the reserved CPUs change while a pod runs; the pod keeps its CPUs, and nothing restarts."""
 
 from dracpu_api.cpuset import CpuSet
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
-MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes, each a socket; the lowest core stays with the system
+MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes, each a socket; the lowest core is not offered
 
 
 async def play(story: Story) -> None:
@@ -17,9 +17,9 @@ async def play(story: Story) -> None:
 
     for _ in range(2):
         await story.configure(groupBy="socket")
-        await story.until_devices(node, {"cpudevsocket000": 2, "cpudevsocket001": 2})  # without what steady holds
+        await story.until_devices(node, {"cpudevsocket000": 2, "cpudevsocket001": 2})  # without the CPUs of steady
         await story.configure(groupBy="numanode")
-        await story.until_devices(node, {"cpudevnuma000": 2, "cpudevnuma001": 4})  # the scheduler subtracts it
+        await story.until_devices(node, {"cpudevnuma000": 2, "cpudevnuma001": 4})  # the scheduler subtracts them
     await story.configure(groupBy="machine")
     await story.until_devices(node, {"cpudevmachine": 4})
     await story.pod("rest", cpus=4)
@@ -29,7 +29,7 @@ async def play(story: Story) -> None:
     await story.delete("rest")
 
     await story.configure(groupBy="numanode")
-    for more in (held, CpuSet([max(everything - held)])):  # over the claim, and beside it
+    for more in (held, CpuSet([max(everything - held)])):  # CPUs of the claim, and another one
         await story.configure(reservedCPUs=str(CpuSet.parse("0-1") | more))
         await story.until_devices(node, _numa_nodes(everything - more))
         await story.until_cpus("plain", everything - held - more)
@@ -40,7 +40,7 @@ async def play(story: Story) -> None:
     await story.delete("steady")
     await story.until_cpus("plain", everything)
     await story.until_phase("Ready")
-    story.expects("the agent never restarted", story.node(node).agent_starts == 1, story.node(node).agent_starts)
+    story.expects("the agent has not restarted", story.node(node).agent_starts == 1, story.node(node).agent_starts)
 
 
 def _numa_nodes(cpus: CpuSet) -> dict[str, int]:

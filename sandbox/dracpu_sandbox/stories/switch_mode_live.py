@@ -1,9 +1,9 @@
-"""Devices change from groups to single CPUs and back while a pod runs; it keeps its CPUs, and nothing restarts."""
+"""Devices change from groups to single CPUs and back while a pod runs; the pod keeps its CPUs, and nothing restarts."""
 
 from dracpu_sandbox.stories.manifests import single_devices
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
-MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes; the lowest core stays with the system
+MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes; the lowest core is not offered
 
 
 async def play(story: Story) -> None:
@@ -21,7 +21,7 @@ async def play(story: Story) -> None:
         await story.configure(mode="grouped")
         await story.until_devices(
             node, {"cpudevnuma000": 2, "cpudevnuma001": 4}
-        )  # the scheduler subtracts what is held
+        )  # the scheduler subtracts the CPUs of steady
 
     await story.configure(mode="individual")
     await story.until_devices(node, single_devices(everything - held))
@@ -36,4 +36,4 @@ async def play(story: Story) -> None:
     await story.delete("steady")
     await story.until_devices(node, single_devices(everything))
     await story.until_phase("Ready")
-    story.expects("the agent never restarted", story.node(node).agent_starts == 1, story.node(node).agent_starts)
+    story.expects("the agent has not restarted", story.node(node).agent_starts == 1, story.node(node).agent_starts)

@@ -1,10 +1,10 @@
-"""Two nodes follow two configs by their labels; one moves from one to the other, and a held claim stays where it is."""
+"""Two nodes follow two configs by their labels; a node changes its config, and its running pod keeps its CPUs."""
 
 from dracpu_sandbox.resources import CPU_NODES
 from dracpu_sandbox.stories.manifests import single_devices
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
-MACHINES = ("lab", "lab")  # 8 CPUs in two NUMA nodes, each a socket; the lowest core stays with the system
+MACHINES = ("lab", "lab")  # 8 CPUs in two NUMA nodes, each a socket; the lowest core is not offered
 
 SOCKETS = {"cpudevsocket000": 2, "cpudevsocket001": 4}
 
@@ -37,7 +37,7 @@ async def play(story: Story) -> None:
     await story.until_devices(moved, SOCKETS)
     story.expects_cpus("steady", held)
     now = await story.client.get(CPU_NODES, other)
-    story.expects(f"{other} got no new settings meanwhile", now["spec"] == left["spec"], now["spec"])
+    story.expects(f"{other} has received no new settings", now["spec"] == left["spec"], now["spec"])
 
     await story.delete("steady")
     await story.until_cpus("plain", everything)

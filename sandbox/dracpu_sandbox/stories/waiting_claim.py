@@ -1,10 +1,10 @@
-"""Devices change while a pod with its claim waits to be started; it starts later, and nobody else has got its CPUs."""
+"""Devices change while a pod with an allocated claim has not started; it starts later, with exclusive CPUs."""
 
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.stories.manifests import single_devices
-from dracpu_sandbox.stories.telling import Story
+from dracpu_sandbox.stories.story import Story
 
-MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes; the lowest core stays with the system
+MACHINES = ("lab",)  # 8 CPUs in two NUMA nodes; the lowest core is not offered
 
 
 async def play(story: Story) -> None:
@@ -17,7 +17,7 @@ async def play(story: Story) -> None:
     await story.until_allocated("waiting")
     await story.edit(mode="individual")
     await story.until_phase("Draining", node)
-    await story.until("4 CPUs are left to others", lambda: _offers_single_cpus(story, 4))
+    await story.until("4 CPUs are offered to new claims", lambda: _offers_single_cpus(story, 4))
     await story.pod("newcomer", devices=4)
     await _waiting_starts_after_newcomer(story)
     await story.until_devices(node, single_devices(everything))
@@ -38,7 +38,7 @@ async def _waiting_starts_after_newcomer(story: Story) -> None:
     newcomer = story.cpus("newcomer")
     story.expects("newcomer has 4 CPUs", len(newcomer) == 4, newcomer)
 
-    await story.let_go("waiting")
+    await story.release("waiting")
     await story.until_running("waiting")
     story.expects_cpus("waiting", everything - newcomer)
     story.expects_cpus("newcomer", newcomer)

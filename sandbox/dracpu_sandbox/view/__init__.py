@@ -1,1 +1,1 @@
-"""The live view: each node drawn socket by socket, core by core, each CPU marked by its use."""
+"""The live view: draws each node by sockets and cores, and marks each CPU by its use."""

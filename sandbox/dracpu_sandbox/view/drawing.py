@@ -1,4 +1,4 @@
-"""A node as a picture: a pure function of its CpuNode, so that it draws any cluster's nodes.
+"""Draws a node as text, from its CpuNode only, so that it works for every cluster.
 
     node-1  grouped by numanode  Ready
     16 CPUs: 2 reserved, 4 held by 1 claim, 10 shared
@@ -7,7 +7,7 @@
     └────────────────────────┘ └────────────────────────┘
     C default/web 2-5
 
-A character is a CPU, a word is a core, brackets hold what shares an L3 cache.
+A character is a CPU, a word is a core, and brackets enclose the CPUs that share an L3 cache.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,11 +40,11 @@ class _Group:
     socket: int
     numa: int
     l3: int
-    words: tuple[CpuSet | str, ...]  # cores; before those of a type its name
+    words: tuple[CpuSet | str, ...]  # cores; the name of a core type precedes its cores
 
 
 def draw(node: JsonObject) -> RenderableType:
-    """The picture: a heading, the node's sockets, its claims, and its conditions that are False."""
+    """Draws a heading, the node's sockets, its claims, and its conditions that are False."""
     status = node.get("status") or {}
     try:
         groups = _groups(((status.get("topology") or {}).get("layout")) or ())
@@ -61,7 +61,7 @@ def draw(node: JsonObject) -> RenderableType:
 
 
 def legend() -> Text:
-    """The meaning of the marks that all nodes share."""
+    """Explains the marks that all nodes share."""
     known = _GAP.join(Text.assemble((mark.character, mark.style), " ", name) for mark, name in _LEGEND)
     return Text.assemble(known, "  letter, digit: a claim  word: a core  []: an L3 cache")
 
@@ -96,7 +96,7 @@ def _counts(uses: Uses, groups: Iterable[_Group]) -> str:
 
 
 def _socket(groups: Sequence[_Group], uses: Uses) -> Panel:
-    """A box with a row for each NUMA node."""
+    """Draws a box with a row for each NUMA node."""
     table = Table.grid(padding=(0, 2))
     for numa, rows in groupby(groups, key=lambda group: group.numa):
         table.add_row(Text(f"NUMA {numa}", style=_LABEL), Text(" ").join(_block(row, uses) for row in rows))
@@ -104,7 +104,7 @@ def _socket(groups: Sequence[_Group], uses: Uses) -> Panel:
 
 
 def _block(group: _Group, uses: Uses) -> Text:
-    """The cores of one L3 cache in brackets; without them where the kernel reports no cache."""
+    """Draws the cores of an L3 cache in brackets, or without brackets if the kernel reports no cache."""
     words = [
         Text.assemble(*((mark.character, mark.style) for mark in map(uses.mark, word)))
         if isinstance(word, CpuSet)
@@ -123,7 +123,7 @@ def _claims(uses: Uses) -> list[Text]:
 
 
 def _problems(node: JsonObject) -> list[Text]:
-    """The conditions that are False, in the agent's words."""
+    """Returns the conditions that are False, with the agent's messages."""
     return [
         Text(f"{kind}: {condition.get('message') or condition.get('reason')}", style="red")
         for kind, condition in conditions_of(node).items()

@@ -1,8 +1,8 @@
-"""The marks that stand for the CPUs of a node in a drawing, and say what each is used for.
+"""The marks that stand for the CPUs of a node in a drawing, and show the use of each CPU.
 
-A mark is one character, so that a drawing can be read without colours. A claim's mark follows from the place of its
-first CPU: nothing has to be remembered for it to stay the same while other claims come and go. On a machine of more
-than 62 CPUs two claims may get the same character, then in another colour.
+A mark is one character, so that a drawing can be read without colours. The mark of a claim follows from its first CPU,
+so that it does not change while other claims come and go. On a machine with more than 62 CPUs, two claims may get the
+same character, but in different colours.
 """
 
 import string
@@ -16,7 +16,7 @@ from dracpu_sandbox.resources import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One character and how it is coloured (a style of rich)."""
+    """A character with its colours, as a style of rich."""
 
     character: str
     style: str
@@ -24,11 +24,11 @@ class Mark:
 
 RESERVED: Final = Mark("#", "bright_black")
 SHARED: Final = Mark("·", "green")
-HELD: Final = Mark("!", "bold white on red")  # held, but by no claim that the status names
+HELD: Final = Mark("!", "bold white on red")  # held by a claim that the status does not name
 UNKNOWN: Final = Mark("?", "dim")
 
 _CHARACTERS: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits
-# a prime number of them: character and colour together repeat after 682 CPUs only
+# a prime number of colours: combinations of character and colour repeat only after 682 CPUs
 _COLOURS: Final = (
     "cyan", "magenta", "yellow", "bright_blue", "bright_green", "bright_red", "blue",
     "bright_magenta", "bright_cyan", "bright_yellow", "white",
@@ -37,7 +37,7 @@ _COLOURS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim that holds CPUs, as the legend names it."""
+    """A claim that holds CPUs, with the name and mark that the legend shows."""
 
     name: str
     cpus: CpuSet
@@ -46,7 +46,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What the CPUs of a node are used for."""
+    """The use of each CPU of a node."""
 
     reserved: CpuSet = EMPTY
     shared: CpuSet = EMPTY
@@ -56,20 +56,20 @@ class Uses:
     _by_cpu: Mapping[int, Mark] = field(default_factory=dict)
 
     def mark(self, cpu: int) -> Mark:
-        """What stands for a CPU."""
+        """Returns the mark of a CPU."""
         return self._by_cpu.get(cpu, UNKNOWN)
 
 
 def uses_of(status: JsonObject, order: Sequence[int]) -> Uses:
-    """Reads a CpuNode's status; `order` is that in which its CPUs are drawn."""
+    """Reads a CpuNode's status; `order` is the order in which the CPUs are drawn."""
     cpus = status.get("cpus") or {}
     reserved, shared, exclusive = (CpuSet.parse(cpus.get(name, "")) for name in ("reserved", "shared", "exclusive"))
     claims = tuple(_claims(status.get("claims") or (), order))
-    # a claim's mark last: CPUs that were reserved later stay with their claim
+    # marks of claims come last: CPUs that were reserved later stay with their claim
     marked = [(reserved, RESERVED), (shared, SHARED), (exclusive, HELD)] + [
         (claim.cpus, claim.mark) for claim in claims
     ]
-    by_cpu = {cpu: mark for those, mark in marked for cpu in those}
+    by_cpu = {cpu: mark for group, mark in marked for cpu in group}
     unnamed = max(0, status.get("claimsTotal", 0) - len(claims))
     return Uses(reserved, shared, exclusive, claims, unnamed, by_cpu)
 

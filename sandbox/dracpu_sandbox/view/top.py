@@ -1,4 +1,4 @@
-"""`dracpu-sandbox top`: the nodes of a cluster, drawn again whenever one of them changes."""
+"""`dracpu-sandbox top`: draws the nodes of a cluster, again after each change."""
 
 import asyncio
 import contextlib
@@ -18,29 +18,29 @@ from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.resources import CPU_NODES, NAMESPACES, JsonObject
 from dracpu_sandbox.view.drawing import draw, legend
 
-_LEAST_SECONDS: Final = 0.1  # between two pictures
-_ALIVE_SECONDS: Final = 2.0  # without a change the API server is asked this often whether it still answers
+_LEAST_SECONDS: Final = 0.1  # between two drawings
+_ALIVE_SECONDS: Final = 2.0  # interval of checks whether the API server still answers
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Which nodes of which cluster are drawn; no name means all."""
+    """The nodes to draw and their cluster; no name means all nodes."""
 
     kubeconfig: Path
     names: tuple[str, ...] = ()
 
 
 async def print_once(watched: Watched, console: Console) -> None:
-    """The nodes as they are now."""
+    """Prints the nodes in their current state."""
     async with KubeClient.from_kubeconfig(watched.kubeconfig) as client:
         try:
             listed = await client.list(CPU_NODES)
         except NotFoundError as error:
-            raise SandboxError("this cluster has no CpuNodes: is dra-cpu-operator installed?") from error
+            raise SandboxError("this cluster does not serve CpuNodes: is dra-cpu-operator installed?") from error
     nodes = {item["metadata"]["name"]: item for item in listed}
     missing = [name for name in watched.names if name not in nodes]
     if missing:
-        raise SandboxError(f'there is no CpuNode "{missing[0]}"; there are: {", ".join(sorted(nodes)) or "none"}')
+        raise SandboxError(f'there is no CpuNode "{missing[0]}"; the cluster has: {", ".join(sorted(nodes)) or "none"}')
     for node in _chosen(nodes, watched.names):
         console.print(draw(node), "")
     console.print(legend())
@@ -65,18 +65,18 @@ async def follow(watched: Watched, console: Console) -> None:
 
 
 async def _trouble(client: KubeClient) -> str:
-    """Why the picture may be outdated: a watch goes on silently when the API server does not answer."""
+    """Returns why the drawing may be outdated: a watch stays silent when the API server does not answer."""
     try:
         await client.get(NAMESPACES, "default")
     except KubeError:
-        return ""  # it answers, though it refuses
+        return ""  # an error is an answer, too
     except UnreachableError:
-        return f"{client.server} does not answer: this is how it was"
+        return f"{client.server} does not answer: the drawing may be outdated"
     return ""
 
 
 def screen(nodes: Mapping[str, JsonObject], names: Sequence[str], console: Console, trouble: str = "") -> Group:
-    """What fits on the screen: the legend, whole nodes, and a line about the others."""
+    """Returns the content that fits on the screen: the legend, whole nodes, and a line about the others."""
 
     def height(part: RenderableType) -> int:
         return len(console.render_lines(part))
@@ -104,7 +104,7 @@ def _on_resize(redraw: asyncio.Event) -> Iterator[None]:
 
 
 def _chosen(nodes: Mapping[str, JsonObject], names: Sequence[str]) -> list[JsonObject]:
-    """In the order in which they were named, or by name with numbers counted: node-2 before node-10."""
+    """Returns nodes in the order of `names`, or in natural order, with node-2 before node-10."""
     if names:
         return [nodes[name] for name in names if name in nodes]
     return [nodes[name] for name in sorted(nodes, key=_natural)]

@@ -1,7 +1,7 @@
-"""The words of a story: what can be done in a cluster, and what can be expected of it.
+"""The actions and checks of stories: each method changes the cluster, or checks it and waits for the result.
 
-Each word reports what it does while it happens. What does not come as expected ends the story: its error says what was
-expected, and what was seen instead.
+Each method reports its action. A failed check ends the story with an error that gives the expected and the observed
+state.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ CONFIG: Final = "default"
 
 _PATIENCE: Final = 30.0  # seconds for anything to happen
 _LONGEST_QUOTE: Final = 160  # characters
-_NAMED: Final = 8  # pods, each in a line of its own; more of them are counted
-_LOOK_SECONDS: Final = 0.05  # what no API object shows, such as a container's CPUs, is looked at so often
+_NAMED: Final = 8  # most pods that get a line each; of more pods only the number is reported
+_LOOK_SECONDS: Final = 0.05  # interval of checks, as no watch reports, for example, a container's CPUs
 
 Condition = Callable[[], bool | Awaitable[bool]]
 
 
 class UnexpectedError(SandboxError):
-    """The story does not end as told."""
+    """A check of the story has failed."""
 
     def __init__(self, expected: str, seen: str) -> None:
         super().__init__(f"expected: {expected}\nseen:     {seen}")
@@ -43,33 +43,33 @@ class UnexpectedError(SandboxError):
 
 @contextlib.asynccontextmanager
 async def story_in(
-    sandbox: Sandbox, tell: Callable[[str], object] = lambda line: None, patience: float = _PATIENCE
+    sandbox: Sandbox, report: Callable[[str], object] = lambda line: None, patience: float = _PATIENCE
 ) -> AsyncGenerator["Story"]:
-    """A story in a cluster that is up."""
+    """Makes the story object for a running cluster."""
     async with (
         mirrored(sandbox.client, PODS, namespace=NAMESPACE) as pods,
         mirrored(sandbox.client, CPU_NODES) as nodes,
     ):
-        yield Story(sandbox, tell, pods=pods, nodes=nodes, patience=patience)
+        yield Story(sandbox, report, pods=pods, nodes=nodes, patience=patience)
 
 
 class Story:
-    """A cluster in which something happens."""
+    """A cluster with the actions and checks of a story."""
 
     def __init__(
-        self, sandbox: Sandbox, tell: Callable[[str], object], *, pods: Mirror, nodes: Mirror, patience: float
+        self, sandbox: Sandbox, report: Callable[[str], object], *, pods: Mirror, nodes: Mirror, patience: float
     ) -> None:
-        self.tell = tell
+        self.report = report
         self.nodes = tuple(sandbox.nodes)
         self._sandbox = sandbox
         self._pods = pods
         self._cpu_nodes = nodes
         self._patience = patience
-        self._templates: set[str] = set()  # pods that have a claim of their own
+        self._templates: set[str] = set()  # pods with their own claim
 
     @property
     def client(self) -> KubeClient:
-        """A client, for everything that has no word here."""
+        """A client, for everything that has no method here."""
         return self._sandbox.client
 
     # pods and claims
@@ -85,18 +85,18 @@ class Story:
         environment: Mapping[str, str] | None = None,
         held: bool = False,
     ) -> None:
-        """Makes a pod that asks for CPUs of one device, or for devices; without either it has no claim.
+        """Creates a pod that requests CPUs of one device, or devices; without either it has no claim.
 
-        A pod that is held is not started by its kubelet, as if it waited for a volume, until `let_go`.
+        The kubelet does not start a held pod until `release` is called, as if it waited for a volume.
         """
-        self.tell(f"pod {name} {_asks(cpus, devices, numa_node)}{f', on {node}' if node else ''}")
+        self.report(f"pod {name} {_asks(cpus, devices, numa_node)}{f', on {node}' if node else ''}")
         template = await self._template(name, _request(cpus, devices, numa_node))
         made = manifests.pod(name, {CONTAINER: []}, template=template, node=node, environment=environment, held=held)
         await self.client.create(PODS, made)
 
     async def pods(self, number: int, cpus: int) -> list[str]:
-        """Makes many pods that ask for the same; returns their names."""
-        self.tell(f"{number} pods ask for {cpus} CPUs each")
+        """Creates many pods with equal requests; returns their names."""
+        self.report(f"{number} pods request {cpus} CPUs each")
         names = [f"pod-{count + 1}" for count in range(number)]
         for name in names:
             template = await self._template(name, manifests.cpus(cpus))
@@ -104,43 +104,43 @@ class Story:
         return names
 
     async def claim(self, name: str, **requests: int) -> None:
-        """Makes a claim that pods can share; each request asks for a number of CPUs."""
+        """Creates a claim that pods can share; each request asks for a number of CPUs."""
         asked = ", ".join(f"{cpus} CPUs as {request}" for request, cpus in requests.items())
-        self.tell(f"claim {name} asks for {asked}")
+        self.report(f"claim {name} requests {asked}")
         made = manifests.claim(name, {request: manifests.cpus(cpus) for request, cpus in requests.items()})
         await self.client.create(CLAIMS, made)
 
     async def pod_of(self, name: str, containers: Containers, init: Containers | None = None) -> None:
-        """Makes a pod whose containers, by name, use claims: "claim", or "claim/request" for a part of one."""
+        """Creates a pod with the claims that each container uses: "claim", or "claim/request" for a part of it."""
         uses = [f"{container} uses {' and '.join(used) or 'no claim'}" for container, used in containers.items()]
-        self.tell(f"pod {name}: {', '.join(uses)}")
+        self.report(f"pod {name}: {', '.join(uses)}")
         await self.client.create(PODS, manifests.pod(name, containers, init=init))
 
-    async def let_go(self, name: str) -> None:
-        """Lets the kubelet start a pod that was held."""
-        self.tell(f"pod {name} is no longer held")
+    async def release(self, name: str) -> None:
+        """Lets the kubelet start a held pod."""
+        self.report(f"pod {name} is no longer held")
         await self.client.patch(PODS, name, {"metadata": {"annotations": {HOLD_ANNOTATION: None}}}, NAMESPACE)
 
     async def until_running(self, *names: str) -> None:
-        """Waits until the pods run, and reports where."""
+        """Waits until the pods run, and reports on which CPUs."""
         for name in names:
             await self._until(f"pod {name} runs", partial(self._runs, name), partial(self._seen, name))
             if len(names) <= _NAMED:
-                self.tell(f"{name} runs on {self.node_of(name)}, on CPUs {self.cpus(name)}")
+                self.report(f"{name} runs on {self.node_of(name)}, on CPUs {self.cpus(name)}")
         if len(names) > _NAMED:
-            self.tell(f"{len(names)} pods run, on {len({self.node_of(name) for name in names})} nodes")
+            self.report(f"{len(names)} pods run, on {len({self.node_of(name) for name in names})} nodes")
 
     async def until_waiting(self, name: str, because: str) -> None:
-        """Waits until the pod is kept waiting, for a reason that has these words in it."""
+        """Waits until the pod waits for a reason that contains this text."""
 
         async def waits() -> bool:
             return not self._runs(name) and because in await self._seen(name)
 
         await self._until(f"pod {name} waits, because: {because}", waits, partial(self._seen, name))
-        self.tell(f"{name} waits: {textwrap.shorten(await self._seen(name), _LONGEST_QUOTE)}")
+        self.report(f"{name} waits: {textwrap.shorten(await self._seen(name), _LONGEST_QUOTE)}")
 
     async def until_allocated(self, name: str) -> None:
-        """Waits until the scheduler has given devices to a pod's claim."""
+        """Waits until the scheduler has allocated devices to a pod's claim."""
 
         async def allocated() -> bool:
             made = ((self._pods.get(name, NAMESPACE) or {}).get("status") or {}).get("resourceClaimStatuses")
@@ -149,8 +149,8 @@ class Story:
         await self.until(f"the claim of {name} has its devices", allocated, partial(self._seen, name))
 
     async def delete(self, name: str) -> None:
-        """Deletes a pod, and waits until it and a claim of its own are gone."""
-        self.tell(f"pod {name} is deleted")
+        """Deletes a pod, and waits until it and its own claim are gone."""
+        self.report(f"pod {name} is deleted")
         await self.client.delete(PODS, name, NAMESPACE)
         await self._until(
             f"pod {name} is gone", lambda: self._pods.get(name, NAMESPACE) is None, partial(self._seen, name)
@@ -161,24 +161,24 @@ class Story:
             await self._until(f"the claim of {name} is gone", partial(self._has_no_claim, name))
 
     def node_of(self, name: str) -> str:
-        """The node on which a pod runs."""
+        """Returns the node on which a pod runs."""
         pod = self._pods.get(name, NAMESPACE) or {}
         return str((pod.get("spec") or {}).get("nodeName") or "")
 
     def cpus(self, name: str, container: str = "") -> CpuSet:
-        """The CPUs on which a pod's containers, or one of them, may run at this moment, as their runtime has it."""
+        """Returns the CPUs on which a pod's containers, or one of them, may run now, as the runtime has set them."""
         spec = (self._pods.get(name, NAMESPACE) or {}).get("spec") or {}
         containers = [container] if container else [item["name"] for item in spec.get("containers") or ()]
         node = self.node(self.node_of(name))
         return union(CpuSet.parse(node.cpuset_of(NAMESPACE, name, item)) for item in containers)
 
     def cpus_at_start(self, name: str, container: str) -> CpuSet:
-        """The CPUs that a container had when it began, as its log has it."""
+        """Returns the CPUs that a container had at its start, from its log."""
         log = self.node(self.node_of(name)).logs(NAMESPACE, name, container)
         return CpuSet.parse(log.splitlines()[0].partition(":")[2])
 
     async def claim_of(self, name: str) -> JsonObject:
-        """The claim that was made for a pod."""
+        """Returns the claim that was made for a pod."""
         statuses = ((self._pods.get(name, NAMESPACE) or {}).get("status") or {}).get("resourceClaimStatuses")
         if not statuses:
             raise UnexpectedError(f"pod {name} has a claim", await self._seen(name))
@@ -187,27 +187,27 @@ class Story:
     # nodes
 
     def node(self, name: str) -> SimulatedNode:
-        """A node, to be shaken."""
+        """Returns a simulated node, to disturb it."""
         return self._sandbox.nodes[name]
 
     async def crash_agent(self, node: str) -> None:
-        """Kills a node's agent as SIGKILL does."""
-        self.tell(f"the agent of {node} is killed")
+        """Kills a node's agent with SIGKILL."""
+        self.report(f"the agent of {node} is killed")
         await self.node(node).crash_agent()
 
     async def start_agent(self, node: str) -> None:
         """Starts a node's agent again."""
-        self.tell(f"the agent of {node} starts again")
+        self.report(f"the agent of {node} starts again")
         await self.node(node).start_agent()
 
     async def reboot(self, node: str) -> None:
-        """Takes a node's power away, and gives it back."""
-        self.tell(f"{node} reboots")
+        """Reboots a node without shutting it down."""
+        self.report(f"{node} reboots")
         await self.node(node).reboot()
 
     async def crash_container(self, name: str, container: str) -> None:
-        """Kills a pod's container, and waits until its kubelet has started it again."""
-        self.tell(f"container {container} of {name} is killed")
+        """Kills a pod's container, and waits until the kubelet has started it again."""
+        self.report(f"container {container} of {name} is killed")
         before = self._restarts(name, container)
         await self.node(self.node_of(name)).kill_container(NAMESPACE, name, container)
         await self.until(
@@ -217,38 +217,38 @@ class Story:
         )
 
     async def label(self, node: str, **labels: str) -> None:
-        """Labels a node."""
-        self.tell(f"{node} is labelled {', '.join(f'{key}={value}' for key, value in labels.items())}")
+        """Sets labels of a node."""
+        self.report(f"{node} is labelled {', '.join(f'{key}={value}' for key, value in labels.items())}")
         await self.client.patch(NODES, node, {"metadata": {"labels": labels}})
 
     # settings and devices
 
     async def add_config(self, name: str, selected: Mapping[str, str], **spec: Any) -> None:
-        """Makes a CpuDriverConfig for the nodes with these labels, which wins over the default one."""
-        self.tell(f"config {name} is for nodes with {_words(selected)}, and says {_words(spec)}")
+        """Creates a CpuDriverConfig for the nodes with these labels, with a higher priority than the default one."""
+        self.report(f"config {name} selects nodes with {_words(selected)}, and sets {_words(spec)}")
         await self.client.create(CONFIGS, manifests.config(name, selected, spec))
 
     async def edit(self, **spec: Any) -> int:
-        """Edits the default CpuDriverConfig, and waits for nothing; returns its generation."""
-        self.tell(f"the config is edited: {_words(spec)}")
+        """Edits the default CpuDriverConfig without waiting; returns its generation."""
+        self.report(f"the config is edited: {_words(spec)}")
         edited = await self.client.patch(CONFIGS, CONFIG, {"spec": spec})
         return int(edited["metadata"]["generation"])
 
     async def configure(self, **spec: Any) -> None:
         """Edits the default CpuDriverConfig, and waits until all its nodes have applied it."""
         applied = partial(self._applied, await self.edit(**spec))
-        await self.until("all nodes apply it", applied, self._config_seen)
+        await self.until("all nodes have applied the config", applied, self._config_seen)
 
-    async def until_config_says(self, words: str) -> None:
-        """Waits until the conditions of the default CpuDriverConfig have these words in them."""
+    async def until_config_reports(self, words: str) -> None:
+        """Waits until the conditions of the default CpuDriverConfig contain this text."""
 
-        async def said() -> bool:
+        async def reported() -> bool:
             return words in await self._config_seen()
 
-        await self.until(f"the config says: {words}", said, self._config_seen)
+        await self.until(f"the config reports: {words}", reported, self._config_seen)
 
     async def devices(self, node: str) -> dict[str, int]:
-        """The devices that a node offers to new claims, each with its number of CPUs."""
+        """Returns the devices that a node offers to new claims, each with its number of CPUs."""
         return await devices_of(self.client, node)
 
     async def until_devices(self, node: str, expected: Mapping[str, int]) -> None:
@@ -263,7 +263,7 @@ class Story:
         await self.until(f"{node} offers {_offer(expected)}", offered, seen)
 
     async def until_phase(self, phase: str, *nodes: str) -> None:
-        """Waits until nodes, or without names all nodes, have this phase."""
+        """Waits until these nodes, by default all nodes, have this phase."""
 
         def others() -> list[str]:
             phases = {name: self._phase(name) for name in nodes or self.nodes}
@@ -276,13 +276,13 @@ class Story:
     # expectations
 
     def expects(self, what: str, true: object, seen: object = "") -> None:
-        """Ends the story here when it is not true."""
+        """Fails the story unless the check is true."""
         if not true:
-            raise UnexpectedError(what, str(seen) or "it is not so")
-        self.tell(f"as expected, {what}")
+            raise UnexpectedError(what, str(seen) or "the check is false")
+        self.report(f"checked: {what}")
 
     def expects_cpus(self, name: str, cpus: CpuSet, container: str = "") -> None:
-        """Ends the story here when a pod, or one of its containers, does not run on these CPUs."""
+        """Fails the story unless a pod, or one of its containers, runs on these CPUs."""
         found = self.cpus(name, container)
         self.expects(f"{_place(name, container)} runs on CPUs {cpus}", found == cpus, found)
 
@@ -292,18 +292,18 @@ class Story:
         await self.until(expected, lambda: self.cpus(name, container) == cpus, lambda: self.cpus(name, container))
 
     async def until_exclusive(self) -> None:
-        """Waits until no CPU of a pod's own claim is used by another pod."""
-        await self.until("CPUs of claims are nobody else's", lambda: not self._overlaps(), self._overlaps)
+        """Waits until no pod runs on CPUs of another pod's claim."""
+        await self.until("no pod runs on CPUs of another pod's claim", lambda: not self._overlaps(), self._overlaps)
 
     async def until(self, what: str, condition: Condition, seen: Callable[[], object] | None = None) -> None:
-        """Waits until something is true."""
+        """Waits until a condition is true."""
         await self._until(what, condition, seen)
-        self.tell(f"as expected, {what}")
+        self.report(f"checked: {what}")
 
-    # what the words are made of
+    # internals
 
     async def _template(self, name: str, request: JsonObject | None) -> str:
-        """Makes a template for a pod's own claim; "" when the pod has none."""
+        """Creates a template for a pod's own claim; returns "" if the pod has none."""
         if request is None:
             return ""
         self._templates.add(name)
@@ -319,7 +319,7 @@ class Story:
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError as error:
             last = await _value(seen()) if seen is not None else ""
-            raise UnexpectedError(what, f"{last or 'it is not so'}, after {self._patience:.0f} s") from error
+            raise UnexpectedError(what, f"{last or 'the condition is false'}, after {self._patience:.0f} s") from error
 
     def _runs(self, name: str) -> bool:
         conditions = conditions_of(self._pods.get(name, NAMESPACE))
@@ -327,7 +327,7 @@ class Story:
             return False
         try:
             self.cpus(name)
-        except NoContainerError:  # its status is from before a reboot
+        except NoContainerError:  # the status is from before a reboot
             return False
         return True
 
@@ -355,7 +355,7 @@ class Story:
         return str(((self._cpu_nodes.get(name) or {}).get("status") or {}).get("phase") or "Pending")
 
     def _overlaps(self) -> list[str]:
-        """Each pair of pods that shares CPUs and must not."""
+        """Returns each pair of pods that shares CPUs, but must not."""
         running = [name for (_, name) in self._pods.items if self._runs(name)]
         pairs = [
             (name, other)
@@ -368,7 +368,7 @@ class Story:
 
 
 async def _value(outcome: Any) -> Any:
-    """Conditions may ask the API server, or not."""
+    """Awaits the outcome of a condition if it is a coroutine."""
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
@@ -381,10 +381,10 @@ def _request(cpus: int, devices: int, numa_node: int | None) -> JsonObject | Non
 
 def _asks(cpus: int, devices: int, numa_node: int | None) -> str:
     if not cpus and not devices:
-        return "asks for no CPUs of its own"
+        return "has no claim"
     amount, what = (cpus, "CPU") if cpus else (devices, "device")
     where = "" if numa_node is None else f" of NUMA node {numa_node}"
-    return f"asks for {amount} {what}{'' if amount == 1 else 's'}{where}"
+    return f"requests {amount} {what}{'' if amount == 1 else 's'}{where}"
 
 
 def _place(name: str, container: str) -> str:
