@@ -33,7 +33,7 @@ async def describe(get: Get, version: str) -> str:
     published: JsonObject = {}
     for group, plurals in SERVED.items():
         root = f"apis/{group}/v1" if group else "api/v1"
-        resources = {one["name"]: one for one in (await get(f"/{root}"))["resources"]}
+        resources = {resource["name"]: resource for resource in (await get(f"/{root}"))["resources"]}
         schemas = (await get(f"/openapi/v3/{root}"))["components"]["schemas"]
         published |= schemas
         kinds += [_kind(group, resources[plural], schemas) for plural in plurals]

@@ -1,4 +1,4 @@
-"""What the pages quote: messages and names in backticks, and sample output in blocks that are fenced as `text`.
+"""Finds the quotes in pages: messages and names in backticks, and sample output in blocks that are fenced as `text`.
 
 A quoted message is a code span of several words that is neither a command nor code; `...` in it stands for anything.
 """

@@ -1,4 +1,4 @@
-"""What the product can print, read from its sources: every text, and the names that stand alone in quotes.
+"""Collects the texts that the product can print from its sources: every text, and the names alone in quotes.
 
 The sources are parsed, not run, so that a message counts wherever it is made. Whole packages are read, so that a module
 can be moved or renamed.

@@ -55,7 +55,7 @@ FULLY_LAYERED = ["dracpu_agent", "dracpu_api", "dracpu_operator"]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What import-linter reports about a copy of the sources, into whose rooms modules with forbidden imports were
+    """The report of import-linter about a copy of the sources, into whose rooms modules with forbidden imports were
     put."""
     copy = tmp_path_factory.mktemp("sources")
     shutil.copy(ROOT / "pyproject.toml", copy)

@@ -1,4 +1,4 @@
-"""What a node's state decides about settings and claims, and what it keeps."""
+"""A node's decisions about settings and claims, and the state that it keeps."""
 
 from dataclasses import replace
 

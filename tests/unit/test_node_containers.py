@@ -1,4 +1,4 @@
-"""What a node's state decides about containers: where they run, who is told, and whose claims are believed."""
+"""A node's decisions about containers: their CPUs, the updates to send, and the proof of their claims."""
 
 import pytest
 from nodes import (

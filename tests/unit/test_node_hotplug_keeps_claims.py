@@ -146,7 +146,7 @@ class Plugging(RuleBasedStateMachine):
         }
 
     def consumed(self, device: str) -> int:
-        """What the scheduler counts against a device."""
+        """The CPUs that the scheduler counts against a device."""
         grants = [grant for claim in self.state.claims.values() if not claim.lingering for grant in claim.grants]
         return sum(len(grant.cpus) for grant in grants if grant.device == device)
 

@@ -1,4 +1,4 @@
-"""What the CpuNode says of CPUs that are offline, unreadable or not described."""
+"""The CpuNode's conditions name CPUs that are offline, unreadable or not described."""
 
 from dataclasses import replace
 
