@@ -157,7 +157,7 @@ class Sandbox:
         return running
 
     def _logs_of(self, namespace: str, pod: str, container: str) -> str:
-        """Returns the output of `kubectl logs`, which the API server reads from the node, as the real one does."""
+        """Returns the output of `kubectl logs`, which the API server reads from the node, as a real API server does."""
         if (agents_node := node_of_agent(namespace, pod)) in self.nodes:
             return self._agent_log(agents_node).read_text()
         for node in self.nodes.values():

@@ -18,7 +18,7 @@ DEFAULT_CONFIG: Final[JsonObject] = {
     "spec": {"rollout": {"settleSeconds": 1}},
 }
 
-_NAMESPACES: Final = ("default", NAMESPACE)  # a real API server may not have created the first one yet
+_NAMESPACES: Final = ("default", NAMESPACE)  # a real API server may not have created `default` yet
 _SERVED_SECONDS: Final = 10.0
 _NOT_YET: Final = (404, 429)  # 429: its storage "is (re)initializing"
 _LOOK_SECONDS: Final = 0.05

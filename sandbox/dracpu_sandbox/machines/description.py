@@ -1,7 +1,7 @@
 """Describes machines, and derives the place of each CPU from the description.
 
 `tree.write_tree` writes the files that a kernel would show. In the tests, `machine_answers.topology_of` computes the
-expected Topology without any file, so that a test can compare it with the one that is read from the files.
+expected Topology without any file, so that a test can compare it with the Topology that is read from the files.
 """
 
 from collections.abc import Mapping

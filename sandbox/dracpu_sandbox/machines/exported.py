@@ -1,4 +1,4 @@
-"""Makes a machine from the output of `dracpu-agent topology -o json` on a real one.
+"""Makes a machine from the output of `dracpu-agent topology -o json` on a real machine.
 
 The export has no architecture, no core ids and no offline CPUs: the machine counts as x86_64, the lowest CPU of a core
 is its core id, and all CPUs are online. All other facts are those of the export.

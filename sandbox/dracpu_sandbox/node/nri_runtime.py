@@ -229,7 +229,7 @@ class NriRuntime:
                 await self._call(method, nri.RemoveContainerRequest(pod=pod, container=message))
 
     async def _call(self, method: str, request: Message) -> bytes | None:
-        """Calls the plugin; returns None if there is no plugin, or if it is lost during the call."""
+        """Calls the plugin; returns None without a plugin, or if the plugin is lost during the call."""
         if self._plugin is None:
             return None
         plugin = self._plugin
