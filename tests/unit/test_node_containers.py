@@ -113,7 +113,7 @@ def test_nothing_is_pushed_before_the_runtime_has_the_answer_to_its_synchronizat
     state = node()
     state.containers.disconnected()
     state.containers.synchronize([container("shared")])
-    state.containers.cpus_for_update("shared")
+    state.containers.repeat_cpus("shared")
     state.grant(request(1, share(NUMA1, 2)))
     assert state.containers.next_push() is None
     state.containers.allow_pushes()
@@ -153,8 +153,8 @@ def test_without_safe_pushes_containers_get_freed_cpus_with_the_next_hook():
 def test_an_update_by_the_kubelet_repeats_the_containers_cpus():
     state = node()
     running(state, container("shared"))
-    assert state.containers.cpus_for_update("shared") == cpus("2-7")
-    assert not state.containers.cpus_for_update("unknown")
+    assert state.containers.repeat_cpus("shared") == cpus("2-7")
+    assert not state.containers.repeat_cpus("unknown")
 
 
 def test_when_claims_hold_everything_offered_others_fall_back_on_reserved_cpus():
@@ -295,7 +295,7 @@ def test_a_container_proven_later_gets_its_claims_cpus():
     assert unproven.claim_to_read == uid(1)
     state.add_consumers(uid(1), frozenset(["second"]))
     state.containers.prove_again(second)
-    assert state.containers.cpus_for_update("second") == cpus("4-7")
+    assert state.containers.repeat_cpus("second") == cpus("4-7")
 
 
 # ---- proof

@@ -102,8 +102,8 @@ class Board:
                 "the kubelet creates it again"
             )
 
-    def cpus_for_update(self, container_id: str, division: Division) -> CpuSet:
-        """The CPUs to repeat when the kubelet changes a container's other resources; empty: nothing to repeat."""
+    def repeat_cpus(self, container_id: str, division: Division) -> CpuSet:
+        """Repeats the CPUs when the kubelet changes a container's other resources; returns them, or none to repeat."""
         tracked = self._tracked.get(container_id)
         if tracked is None:
             return EMPTY

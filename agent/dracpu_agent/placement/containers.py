@@ -140,9 +140,9 @@ class Containers:
         """Refuses a start that was not placed, or on CPUs that are not the container's any more."""
         self._board.check_start(container, self.division)
 
-    def cpus_for_update(self, container_id: str) -> CpuSet:
-        """The CPUs to repeat when the kubelet updates a container; empty: nothing to repeat."""
-        return self._board.cpus_for_update(container_id, self.division)
+    def repeat_cpus(self, container_id: str) -> CpuSet:
+        """Repeats the CPUs when the kubelet updates a container, and returns them; empty: none to repeat."""
+        return self._board.repeat_cpus(container_id, self.division)
 
     def ended(self, container_id: str) -> None:
         """A container is gone; CPUs of a lingering claim that no container uses any more become shared again."""

@@ -91,7 +91,7 @@ class Pinning:
 
     def update(self, container: Container) -> ContainerUpdate | None:
         """The kubelet changes a container's resources: repeats its CPUs, which must not change."""
-        cpus = self._node.containers.cpus_for_update(container.id)
+        cpus = self._node.containers.repeat_cpus(container.id)
         return ContainerUpdate(container.id, cpus) if cpus else None
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
