@@ -14,7 +14,7 @@ from dracpu_sandbox.apiserver.fieldsets import (
     field_set,
     with_parents,
 )
-from dracpu_sandbox.apiserver.kinds.model import ListType
+from dracpu_sandbox.apiserver.kinds.kind import ListType
 
 
 def test_the_fields_of_an_object_are_its_leaves_and_items_of_lists() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dracpu_sandbox.apiserver.fieldsets import Shape
-from dracpu_sandbox.apiserver.kinds.model import ATOMIC, ListType
+from dracpu_sandbox.apiserver.kinds.kind import ATOMIC, ListType
 from dracpu_sandbox.apiserver.patches import json_patched, merge_patched
 from dracpu_sandbox.apiserver.refusal import RefusedError
 from dracpu_sandbox.apiserver.strategic import strategic_patched

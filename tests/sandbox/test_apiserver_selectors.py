@@ -2,7 +2,7 @@
 
 import pytest
 
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.refusal import RefusedError
 from dracpu_sandbox.apiserver.selectors import selected_name, selects

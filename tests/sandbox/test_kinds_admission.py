@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recorded_answers import recorded, things
 
 from dracpu_sandbox.apiserver.kinds.admission import admit, unknown_fields
-from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.refusal import RefusedError
 

@@ -6,7 +6,7 @@ import pytest
 from recorded_answers import things
 
 from dracpu_sandbox.apiserver.kinds.discovery import discover
-from dracpu_sandbox.apiserver.kinds.model import ATOMIC
+from dracpu_sandbox.apiserver.kinds.kind import ATOMIC
 from dracpu_sandbox.apiserver.kinds.openapi import openapi
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.refusal import RefusedError

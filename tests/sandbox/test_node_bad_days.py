@@ -202,6 +202,6 @@ async def test_a_path_that_is_too_long_for_sockets_is_rejected(tmp_path: Path) -
 
 async def test_a_node_without_an_api_server_does_not_start(short_path: Path) -> None:
     access = kubeconfig(short_path / "kubeconfig", "http://127.0.0.1:1")
-    node = SimulatedNode(NODE, LAB, access, short_path / "n", pace=HASTE)
+    node = SimulatedNode(NODE, LAB, access, short_path / "n", delays=HASTE)
     with pytest.raises(UnreachableError, match="does not answer"):
         await node.run()

@@ -17,12 +17,12 @@ from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.registration import RegistrationStatus
-from dracpu_sandbox.node.pace import Pace
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.plugin_manager import PluginManager
 from dracpu_sandbox.node.plugins import KubeletError
 
 DRIVER = "dra.cpu"
-QUICK = replace(Pace(), registry=0.01, registration_retry=0.01, wipe=0.05, health_retry=0.01)
+QUICK = replace(Delays(), registry=0.01, registration_retry=0.01, wipe=0.05, health_retry=0.01)
 
 
 class Driver:
@@ -47,11 +47,11 @@ class Driver:
 
 
 class World:
-    def __init__(self, root: Path, pace: Pace) -> None:
+    def __init__(self, root: Path, delays: Delays) -> None:
         self.root = root
         self.wiped: asyncio.Queue[str] = asyncio.Queue()
         self.health_changed = asyncio.Event()
-        self.manager = PluginManager(root / "plugins_registry", pace, self.wiped.put, self.health_changed.set)
+        self.manager = PluginManager(root / "plugins_registry", delays, self.wiped.put, self.health_changed.set)
 
     async def health(self, expected: str) -> str:
         while (state := self.manager.device(DRIVER, "n1", "d1")).health != expected:
@@ -61,9 +61,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(pace: Pace = QUICK) -> AsyncIterator[World]:
+async def world(delays: Delays = QUICK) -> AsyncIterator[World]:
     with kubelet_root() as root:
-        made = World(root, pace)
+        made = World(root, delays)
         async with background(made.manager.run()):
             yield made
 

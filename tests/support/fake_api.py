@@ -33,7 +33,7 @@ from aiohttp import web
 from dracpu_sandbox.apiserver import strategies
 from dracpu_sandbox.apiserver.kinds.admission import admit
 from dracpu_sandbox.apiserver.kinds.gates import ON_BY_DEFAULT
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.objects import Writing, timestamp
 from dracpu_sandbox.apiserver.refusal import RefusedError
 from dracpu_sandbox.apiserver.request import Request

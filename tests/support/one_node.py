@@ -16,11 +16,11 @@ from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import LAB
 from dracpu_sandbox.node.agents import AgentKind
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.node import SimulatedNode
-from dracpu_sandbox.node.pace import Pace
 
 HASTE = replace(
-    Pace(),
+    Delays(),
     pod_retry=0.05,
     pod_retry_most=0.05,
     health_retry=0.05,
@@ -111,7 +111,7 @@ def kubeconfig(path: Path, url: str) -> Path:
 
 @asynccontextmanager
 async def one_node(
-    settings: CpuNodeSpec | None = None, machine: Machine = LAB, agent: AgentKind = "task", pace: Pace = HASTE
+    settings: CpuNodeSpec | None = None, machine: Machine = LAB, agent: AgentKind = "task", delays: Delays = HASTE
 ) -> AsyncIterator[OneNode]:
     """Starts a node and its API server, and waits until the node is ready."""
     with tempfile.TemporaryDirectory(prefix="n") as folder:
@@ -119,7 +119,7 @@ async def one_node(
             root = Path(folder)
             api.add("cpunodes", {"metadata": {"name": NODE}, "spec": encode_spec(settings or spec())})
             access = kubeconfig(root / "kubeconfig", api.url)
-            node = SimulatedNode(NODE, machine, access, root / NODE, agent=agent, pace=pace)
+            node = SimulatedNode(NODE, machine, access, root / NODE, agent=agent, delays=delays)
             async with background(node.run()):
                 await node.up.wait()
                 world = OneNode(api, node)

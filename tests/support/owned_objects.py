@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from dracpu_sandbox.apiserver.fieldsets import Shape
-from dracpu_sandbox.apiserver.kinds.model import ATOMIC, ListType
+from dracpu_sandbox.apiserver.kinds.kind import ATOMIC, ListType
 
 LISTS: dict[tuple[str, ...], ListType] = {
     ("spec", "parts"): ListType("map", ("name",)),

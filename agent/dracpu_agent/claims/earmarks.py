@@ -48,7 +48,7 @@ class Earmarks:
         self._places = {uid: dict(devices) for uid, devices in places.items()}
         self._waiting = frozenset(self._places).intersection(waiting)
 
-    def of(self, uid: str, device: str) -> CpuSet:
+    def for_claim(self, uid: str, device: str) -> CpuSet:
         """The CPUs kept for a claim's part of a device."""
         return self._places[uid].get(device, EMPTY) if uid in self._waiting else EMPTY
 

@@ -62,7 +62,7 @@ class Granting:
         else:
             wanted = Ask(ask.amount, ask.parameters.applied_to(self.allocation), explicit=ask.parameters.cpuset)
         free = self.topology.online - self.reserved - self.held - self.earmarks.of_others(request.ref.uid) - taken
-        kept = self.earmarks.of(request.ref.uid, ask.device)
+        kept = self.earmarks.for_claim(request.ref.uid, ask.device)
         close = union(self.topology.pcie_roots.get(root, EMPTY) for root in ask.roots)
         cpus = self._pick(group, (free & kept, free & close, free), wanted, divided_over(ask.device))
         return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)

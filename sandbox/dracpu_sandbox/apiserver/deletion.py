@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.refusal import bad_request, conflict, forbidden, not_supported
 from dracpu_sandbox.apiserver.strategies import CRDS, NAMESPACES, PODS
 

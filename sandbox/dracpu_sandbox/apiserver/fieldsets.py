@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds.model import Kind, ListType
+from dracpu_sandbox.apiserver.kinds.kind import Kind, ListType
 
 FieldPath = tuple[str, ...]
 FieldSet = frozenset[FieldPath]

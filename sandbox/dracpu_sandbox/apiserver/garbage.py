@@ -7,7 +7,7 @@ import asyncio
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.deletion import CONTENTS_FINALIZERS, Deletion
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.objects import Objects, Writing
 from dracpu_sandbox.apiserver.store import Change, Key, Stored
 from dracpu_sandbox.apiserver.strategies import CRDS, NAMESPACES

@@ -6,7 +6,7 @@ from typing import Any, Final
 from dracpu_sandbox.apiserver import pods
 from dracpu_sandbox.apiserver.deletion import read_deletion
 from dracpu_sandbox.apiserver.fieldsets import shape_of
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.objects import Objects, Writing, Written
 from dracpu_sandbox.apiserver.patches import json_patched, merge_patched
 from dracpu_sandbox.apiserver.refusal import (

@@ -4,7 +4,7 @@ from collections import deque
 from typing import Any
 
 from dracpu_sandbox.apiserver.fieldsets import ABSENT, Names, Shape, item_element
-from dracpu_sandbox.apiserver.kinds.model import ListType
+from dracpu_sandbox.apiserver.kinds.kind import ListType
 
 
 def merged(live: Any, config: Any, shape: Shape, names: Names = ()) -> Any:

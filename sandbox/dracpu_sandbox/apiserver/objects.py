@@ -18,7 +18,7 @@ from dracpu_sandbox.apiserver import ownership, refusal, strategies
 from dracpu_sandbox.apiserver.deletion import Deletion
 from dracpu_sandbox.apiserver.fieldsets import shape_of
 from dracpu_sandbox.apiserver.kinds.admission import admit, unknown_fields
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.ownership import Manager, Operation, Shares
 from dracpu_sandbox.apiserver.refusal import Cause

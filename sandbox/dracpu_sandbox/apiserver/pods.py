@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.objects import Objects, Writing, timestamp
 from dracpu_sandbox.apiserver.refusal import bad_request, conflict
 

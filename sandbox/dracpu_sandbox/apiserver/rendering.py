@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.kinds.tables import Include, partial, table
 from dracpu_sandbox.apiserver.refusal import RefusedError
 from dracpu_sandbox.apiserver.store import JsonObject, Stored

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.refusal import Cause, bad_request, conflict, invalid
 
 JsonObject = dict[str, Any]

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from dracpu_sandbox.apiserver import pods
 from dracpu_sandbox.apiserver.handling import rendering_for, selection
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.objects import Objects
 from dracpu_sandbox.apiserver.rendering import Rendering, encoded
 from dracpu_sandbox.apiserver.request import Request

@@ -15,8 +15,8 @@ from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.events import EventRecorder
 from dracpu_sandbox.following import Following
 from dracpu_sandbox.node.claim_cache import ClaimCache
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.node_object import address_of
-from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugin_manager import PluginManager
 from dracpu_sandbox.node.pod_worker import PodWorker
 from dracpu_sandbox.node.pods import Pod
@@ -33,17 +33,19 @@ class NoContainerError(SandboxError):
 class Kubelet:
     """The kubelet of one node. It can run again: it keeps what a real one reads from files and statuses."""
 
-    def __init__(self, node_name: str, root: Path, client: KubeClient, runtime: SimulatedRuntime, pace: Pace) -> None:
+    def __init__(
+        self, node_name: str, root: Path, client: KubeClient, runtime: SimulatedRuntime, delays: Delays
+    ) -> None:
         self._node_name = node_name
         self._client = client
         self._runtime = runtime
-        self._pace = pace
-        self.plugins = PluginManager(root / "plugins_registry", pace, self._delete_slices, self._wake_all)
+        self._delays = delays
+        self.plugins = PluginManager(root / "plugins_registry", delays, self._delete_slices, self._wake_all)
         self._claims = ClaimCache(self.plugins.find)
         self._events = EventRecorder(client, "kubelet", node_name)
         self._workers: dict[str, PodWorker] = {}  # by pod UID
         self._hosts = itertools.count(1)  # addresses of pods
-        self._pods = Following(client, PODS, fields=f"spec.nodeName={node_name}", retry=pace.pod_retry)
+        self._pods = Following(client, PODS, fields=f"spec.nodeName={node_name}", retry=delays.pod_retry)
         self._pods.listen(self._pod_changed)
         self._group: asyncio.TaskGroup | None = None
         runtime.on_change = self._wake
@@ -96,7 +98,7 @@ class Kubelet:
             self._claims,
             self._events,
             self._health_of,
-            self._pace,
+            self._delays,
             node_ip=address_of(self._node_name, 0),
             pod_ip=str(pod.status.get("podIP") or address_of(self._node_name, next(self._hosts))),
         )
@@ -133,6 +135,6 @@ class Kubelet:
                         await self._client.delete(SLICES, item["metadata"]["name"])
             except SandboxError as error:
                 log.warning("cannot delete slices", node=self._node_name, error=str(error))
-                await asyncio.sleep(self._pace.pod_retry)
+                await asyncio.sleep(self._delays.pod_retry)
             else:
                 return

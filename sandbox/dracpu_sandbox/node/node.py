@@ -32,9 +32,9 @@ from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.tree import shared_tree
 from dracpu_sandbox.node import runtime
 from dracpu_sandbox.node.agents import AgentEndedError, AgentHost, AgentKind, ProcessAgent, TaskAgent
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.kubelet import Kubelet, NoContainerError
 from dracpu_sandbox.node.node_object import node_of, node_status
-from dracpu_sandbox.node.pace import Pace
 from dracpu_sandbox.node.plugins import RegisteredPlugin
 from dracpu_sandbox.resources import NODES
 
@@ -60,7 +60,7 @@ class SimulatedNode:
     agent: AgentKind = "task"
     agent_log: Path | None = None
     on_agent: Callable[[str, bool], object] = lambda node, ready: None
-    pace: Pace = field(default_factory=Pace)
+    delays: Delays = field(default_factory=Delays)
 
     def __post_init__(self) -> None:
         self._run = self.root / "run"  # a tmpfs on real nodes: empty after a reboot
@@ -87,7 +87,7 @@ class SimulatedNode:
         try:
             async with KubeClient.from_kubeconfig(self.kubeconfig) as client, asyncio.TaskGroup() as group:
                 self._client, self._group = client, group
-                self._kubelet = Kubelet(self.name, self._var, client, self._runtime, self.pace)
+                self._kubelet = Kubelet(self.name, self._var, client, self._runtime, self.delays)
                 self._context = contextvars.copy_context()
                 await self._boot()
                 await self.start_agent()
@@ -233,8 +233,10 @@ class SimulatedNode:
             try:
                 await self._host.serve()
             except AgentEndedError as error:
-                log.error("agent has exited", node=self.name, error=str(error), restart_seconds=self.pace.agent_restart)
-            await asyncio.sleep(self.pace.agent_restart)
+                log.error(
+                    "agent has exited", node=self.name, error=str(error), restart_seconds=self.delays.agent_restart
+                )
+            await asyncio.sleep(self.delays.agent_restart)
 
     async def _agent_is_up(self, former: RegisteredPlugin | None = None) -> None:
         assert self._kubelet is not None

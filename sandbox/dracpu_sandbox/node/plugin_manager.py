@@ -2,7 +2,7 @@
 
 A new socket in plugins_registry means a new driver, a new file in its place means that the driver has restarted, and a
 missing socket means that the driver has stopped. A lost connection changes no registration: only if it stays lost for
-`Pace.wipe` seconds, the driver's slices on this node are deleted.
+`Delays.wipe` seconds, the driver's slices on this node are deleted.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import grpc
 import structlog
 
 from dracpu_agent.kubelet.proto import kubelet_health_pb2 as health
-from dracpu_sandbox.node.pace import Pace
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin, register
 
 STARTING_SECONDS: Final = 0.02  # between two checks while a driver is starting
@@ -52,10 +52,10 @@ class PluginManager:
     """Registers drivers while `run` runs."""
 
     def __init__(
-        self, registry: Path, pace: Pace, wipe: Callable[[str], Awaitable[None]], on_health: Callable[[], None]
+        self, registry: Path, delays: Delays, wipe: Callable[[str], Awaitable[None]], on_health: Callable[[], None]
     ) -> None:
         self._registry = registry
-        self._pace = pace
+        self._delays = delays
         self._wipe_slices = wipe
         self._on_health = on_health
         self._sockets: dict[Path, _Socket] = {}
@@ -110,7 +110,7 @@ class PluginManager:
                     self._check.clear()
                     self._quick_checks = max(0, self._quick_checks - 1)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(STARTING_SECONDS if self._quick_checks else self._pace.registry):
+                        async with asyncio.timeout(STARTING_SECONDS if self._quick_checks else self._delays.registry):
                             await self._check.wait()
         finally:
             for known in self._sockets.values():
@@ -135,7 +135,9 @@ class PluginManager:
             plugin = await register(path)
         except KubeletError as error:
             known.failures += 1
-            delay = min(self._pace.registration_retry_most, self._pace.registration_retry * 2 ** (known.failures - 1))
+            delay = min(
+                self._delays.registration_retry_most, self._delays.registration_retry * 2 ** (known.failures - 1)
+            )
             known.next_attempt = asyncio.get_running_loop().time() + delay
             log.warning("plugin not registered", socket=path.name, error=str(error), retry_seconds=delay)
             return
@@ -171,8 +173,8 @@ class PluginManager:
             self._wiping[driver] = group.create_task(self._wipe(driver), name=f"{driver} wipe")
 
     async def _wipe(self, driver: str) -> None:
-        await asyncio.sleep(self._pace.wipe)
-        log.info("driver is disconnected, deleting its slices", driver=driver, seconds=self._pace.wipe)
+        await asyncio.sleep(self._delays.wipe)
+        log.info("driver is disconnected, deleting its slices", driver=driver, seconds=self._delays.wipe)
         await self._wipe_slices(driver)
 
     async def _follow_health(self, plugin: RegisteredPlugin) -> None:
@@ -185,7 +187,7 @@ class PluginManager:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:  # kubelet: does not retry
                     return
             self._forget_health(driver)  # kubelet: the end of the stream clears all health
-            await asyncio.sleep(self._pace.health_retry)
+            await asyncio.sleep(self._delays.health_retry)
 
     def _store_health(self, driver: str, devices: list[health.DeviceHealth]) -> None:
         now = asyncio.get_running_loop().time()  # kubelet: the time of receipt counts, not the driver's

@@ -13,7 +13,7 @@ from dracpu_sandbox.client import KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.events import EventRecorder, now
 from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
-from dracpu_sandbox.node.pace import Pace
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.plugins import KubeletError
 from dracpu_sandbox.node.pod_status import Seen, status_of
 from dracpu_sandbox.node.pods import HOLD_ANNOTATION, ContainerSpec, Pod, Run, due, phase_of, restart_delay
@@ -41,7 +41,7 @@ class PodWorker:
     claims: ClaimCache
     events: EventRecorder
     health_of: HealthOf
-    pace: Pace
+    delays: Delays
     _: KW_ONLY
     node_ip: str
     pod_ip: str
@@ -109,12 +109,12 @@ class PodWorker:
                 return
             wait: float | None = None
             if not await self._try("advance", self._advance):
-                wait = min(self.pace.pod_retry_most, self.pace.pod_retry * 2.0**self._failures)
+                wait = min(self.delays.pod_retry_most, self.delays.pod_retry * 2.0**self._failures)
                 self._failures = min(self._failures + 1, 30)
             elif self._crashed_until:
                 wait = max(0.0, min(self._crashed_until.values()) - asyncio.get_running_loop().time())
             if not await self._try("report", self._report):
-                wait = self.pace.pod_retry
+                wait = self.delays.pod_retry
             await self._woken(wait)
 
     def _record_ends(self) -> None:
@@ -124,7 +124,7 @@ class PodWorker:
             if run is None or run.id != known.id or run.state != "running" or known.running:
                 continue
             ended = run.finished(known.exit_code, now())
-            delay = restart_delay(ended.restarts, self.pace.crash, self.pace.crash_most)
+            delay = restart_delay(ended.restarts, self.delays.crash, self.delays.crash_most)
             if delay and not self._leaving:
                 ended = ended.holding("CrashLoopBackOff", f"back-off {delay:g}s restarting failed container")
                 self._crashed_until[known.name] = asyncio.get_running_loop().time() + delay
@@ -310,7 +310,7 @@ class PodWorker:
         """Repeats an attempt until it succeeds. kubelet: failures while a pod ends are logged, without an Event."""
         failures = 0
         while not await self._try(what, attempt):
-            await asyncio.sleep(min(self.pace.pod_retry_most, self.pace.pod_retry * 2.0**failures))
+            await asyncio.sleep(min(self.delays.pod_retry_most, self.delays.pod_retry * 2.0**failures))
             failures = min(failures + 1, 30)
 
 

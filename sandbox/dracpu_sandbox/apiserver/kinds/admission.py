@@ -5,7 +5,7 @@ from typing import Final
 from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.checking import check
 from dracpu_sandbox.apiserver.kinds.gates import ON_BY_DEFAULT, Gates
-from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.normalizing import normalize
 from dracpu_sandbox.apiserver.kinds.semantics import metadata
 from dracpu_sandbox.apiserver.kinds.semantics.table import semantics_of

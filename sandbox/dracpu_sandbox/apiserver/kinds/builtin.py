@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds import cells, events
 from dracpu_sandbox.apiserver.kinds.cells import field_at
+from dracpu_sandbox.apiserver.kinds.kind import ALL_VERBS, Column, Kind
 from dracpu_sandbox.apiserver.kinds.listtypes import merging_of
-from dracpu_sandbox.apiserver.kinds.model import ALL_VERBS, Column, Kind
 from dracpu_sandbox.apiserver.kinds.schemas import KINDS, schema_of
 from dracpu_sandbox.apiserver.kinds.tables import AGE, NAME
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds import ages
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 
 NONE: Final = "<none>"
 UNKNOWN: Final = "<unknown>"

@@ -11,8 +11,8 @@ from typing import Any, Final
 from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.builtin import DEFINITION
 from dracpu_sandbox.apiserver.kinds.checking import FORMATS, go_pattern
+from dracpu_sandbox.apiserver.kinds.kind import Column, JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.listtypes import merging_of
-from dracpu_sandbox.apiserver.kinds.model import Column, JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.problems import Problem, refusal
 from dracpu_sandbox.apiserver.kinds.rules import RuleError, compile_rules
 from dracpu_sandbox.apiserver.kinds.schemas import INT_OR_STRING, METADATA_TYPE, PRESERVE, Schema, schema_of

@@ -6,7 +6,7 @@ Aggregated discovery is not served; clients that request it fall back to these d
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.kinds.schemas import KUBERNETES
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 
 _NAMES: Final = {  # events.k8s.io -> core
     "regarding": "involvedObject",

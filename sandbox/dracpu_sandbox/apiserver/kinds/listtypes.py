@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from dracpu_sandbox.apiserver.kinds.model import ListType, Path
+from dracpu_sandbox.apiserver.kinds.kind import ListType, Path
 from dracpu_sandbox.apiserver.kinds.schemas import Schema
 
 _SET: Final = ListType("set")

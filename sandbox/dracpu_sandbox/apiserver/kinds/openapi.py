@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Final
 
-from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.kinds.schemas import KUBERNETES, METADATA_TYPE, REFERENCE, TYPES
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds.model import Kind
+from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.refusal import Cause, RefusedError
 from dracpu_sandbox.apiserver.refusal import invalid as refused
 from dracpu_sandbox.errors import ALTERNATIVE

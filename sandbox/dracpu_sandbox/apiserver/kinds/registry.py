@@ -2,7 +2,7 @@
 
 from dracpu_sandbox.apiserver.kinds import definitions
 from dracpu_sandbox.apiserver.kinds.builtin import BUILT_IN
-from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
 
 
 class Registry:

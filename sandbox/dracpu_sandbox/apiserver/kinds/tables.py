@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from dracpu_sandbox.apiserver.kinds import ages
 from dracpu_sandbox.apiserver.kinds.cells import dig
-from dracpu_sandbox.apiserver.kinds.model import Column, JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import Column, JsonObject, Kind
 
 Include = Literal["Metadata", "Object", "None"]
 

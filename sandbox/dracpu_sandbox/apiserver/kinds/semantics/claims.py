@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import problems
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import metadata, names, requests
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import problems
-from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
 

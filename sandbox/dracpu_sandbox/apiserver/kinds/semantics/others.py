@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import problems
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 
 # fields that the server adds when a client omits them: `kubectl get events --sort-by=.lastTimestamp` reads them

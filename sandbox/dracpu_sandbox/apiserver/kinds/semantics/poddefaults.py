@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Final
 
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.cel.quantity import Quantity
 
 CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")

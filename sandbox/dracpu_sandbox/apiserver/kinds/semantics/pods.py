@@ -5,7 +5,7 @@ from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.checking import duplicates
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
 from dracpu_sandbox.apiserver.kinds.semantics.poddefaults import CONTAINERS, amount

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import problems
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.cel.quantity import Quantity
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.checking import duplicates
-from dracpu_sandbox.apiserver.kinds.model import JsonObject
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
 from dracpu_sandbox.cel.expressions import CelError, compile_expression

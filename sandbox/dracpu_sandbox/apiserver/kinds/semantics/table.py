@@ -6,7 +6,7 @@ from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import definitions
 from dracpu_sandbox.apiserver.kinds.gates import Gates
-from dracpu_sandbox.apiserver.kinds.model import JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import claims, others, poddefaults, pods, slices
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Delays:
     """Delays in seconds: the real ones where no user waits for them, shorter ones elsewhere."""
 
     registry: float = 1.0  # kubelet: the plugin manager's loop runs every second
