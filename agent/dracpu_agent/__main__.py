@@ -23,7 +23,7 @@ def main() -> None:
 
 def _run(parsed: Namespace) -> None:
     from dracpu_agent.app import run  # noqa: PLC0415 - see above
-    from dracpu_api import logging  # noqa: PLC0415
+    from dracpu_api import logging  # noqa: PLC0415 - see above
 
     run_options = options.run_options(parsed)
     logging.configure(run_options.log_format, run_options.log_level)
@@ -31,19 +31,19 @@ def _run(parsed: Namespace) -> None:
 
 
 def _topology(parsed: Namespace) -> None:
-    from dracpu_agent.cli.topology import print_topology  # noqa: PLC0415
+    from dracpu_agent.cli.topology import print_topology  # noqa: PLC0415 - see above
 
     print_topology(parsed)
 
 
 def _plan(parsed: Namespace) -> None:
-    from dracpu_agent.cli.plan import print_answers  # noqa: PLC0415
+    from dracpu_agent.cli.plan import print_answers  # noqa: PLC0415 - see above
 
     print_answers(parsed)
 
 
 def _state(parsed: Namespace) -> None:
-    from dracpu_agent.cli.state import print_state  # noqa: PLC0415
+    from dracpu_agent.cli.state import print_state  # noqa: PLC0415 - see above
 
     print_state(parsed)
 
