@@ -18,6 +18,17 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the depth of the model test, which is greater in CI than while developing."""
+    parser.addoption("--histories", type=int, default=100, help="random histories of the model test, for each runtime")
+
+
+@pytest.fixture
+def histories(pytestconfig: pytest.Config) -> int:
+    """Returns the number of histories that the model test plays for each runtime."""
+    return int(pytestconfig.getoption("--histories"))
+
+
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """Creates a folder with a shorter path than tmp_path, because the path of a unix socket has at most 107 bytes."""

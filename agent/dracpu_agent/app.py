@@ -80,7 +80,7 @@ class Agent:
         pinning = Pinning(node, self._learn_consumers, outcomes.pushed)
         changes.subscribe(pinning.wake)
         self._transactions = ClaimTransactions(
-            node, claims, self._state_file, self._cdi, wait_for_push=pinning.wait_for_push, observer=outcomes
+            node, claims, self._state_file, self._cdi, wait_until_settled=pinning.wait_until_settled, observer=outcomes
         )
         auditor = Auditor(node, claims.read_if_there, self._transactions.release_if_gone, outcomes.released_by_audit)
         nri = NriPlugin(options.nri_socket, pinning, answered=metrics.hook_answered)

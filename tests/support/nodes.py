@@ -165,10 +165,17 @@ def offered(state: NodeState) -> dict[str, int | None]:
 
 
 def running(state: NodeState, *containers: Container) -> None:
-    """Reports containers to the state as created, as the runtime does."""
+    """Reports containers to the state as created and started, as the runtime does."""
     for item in containers:
         state.containers.create(item)
-        state.containers.created(item.id)
+        started(state, item)
+
+
+def started(state: NodeState, created: Container) -> None:
+    """Reports a container to the state as stored and started."""
+    state.containers.created(created.id)
+    state.containers.check_start(created)
+    state.containers.started(created)
 
 
 def well(**differing: Any) -> Standing:

@@ -10,7 +10,7 @@ from dracpu_agent.runtime.plugin import NriPlugin, ReconnectDelays
 from dracpu_api.cpuset import CpuSet
 
 SHARED = CpuSet.parse("4-7")
-AT_ONCE = ReconnectDelays(first=0.001, longest=0.001)
+AT_ONCE = ReconnectDelays(first=0.001, longest=0.001, list_again=0.001)
 
 
 class RecordingHandler:
@@ -29,7 +29,7 @@ class RecordingHandler:
         )
         self.on_stop: Callable[[str], Sequence[ContainerUpdate]] = lambda _: ()
         self.on_synchronized: Callable[[], None] = lambda: None
-        self.on_notice: Callable[[str], None] = lambda _: None  # created and removed
+        self.on_notice: Callable[[str], None] = lambda _: None  # created, started, updated and removed
         self.is_synchronized = asyncio.Event()
         self.is_disconnected = asyncio.Event()
 
@@ -61,9 +61,17 @@ class RecordingHandler:
         self.calls.append(("start", container.id))
         self.on_start(container)
 
+    def started(self, container: Container) -> None:
+        self.calls.append(("started", container.id))
+        self.on_notice(container.id)
+
     def update(self, container: Container) -> ContainerUpdate | None:
         self.calls.append(("update", container.id))
         return self.on_update(container)
+
+    def updated(self, container: Container) -> None:
+        self.calls.append(("updated", container.id))
+        self.on_notice(container.id)
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
         self.calls.append(("stopped", container_id))

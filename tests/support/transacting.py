@@ -56,7 +56,7 @@ class Agent:
         self.state_file = StateFile(root / "state", self.node.checkpoint, lambda _seconds, _problem: None)
         self.cdi = CdiDirectory(root / "cdi")
         self.transactions = ClaimTransactions(
-            self.node, claims, self.state_file, self.cdi, wait_for_push=self.push, observer=Silent()
+            self.node, claims, self.state_file, self.cdi, wait_until_settled=self.push, observer=Silent()
         )
 
     async def push(self, claim: HeldClaim) -> None:

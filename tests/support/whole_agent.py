@@ -8,7 +8,7 @@ from typing import Any
 
 from fake_api import FakeApi
 from fake_kubelet import FakeKubelet, kubelet_root
-from nodes import NODE, machine, spec
+from nodes import NODE, machine, spec, uid
 
 from dracpu_agent.app import Agent
 from dracpu_agent.cli.options import RunOptions
@@ -70,6 +70,16 @@ class WholeNode:
     def claim(self, allocated: dict[str, Any]) -> None:
         """Adds an allocated claim."""
         self.api.add("resourceclaims", allocated, namespace="default")
+
+    async def granted(self, number: int) -> None:
+        """Waits until the agent has granted CPUs to a claim, which is before its Prepare is answered."""
+        assert self.agent is not None
+        state, changed = self.agent.node, asyncio.Event()
+        state.on_change(changed.set)
+        async with asyncio.timeout(30):
+            while uid(number) not in state.claims:
+                changed.clear()
+                await changed.wait()
 
     def pod(self) -> PodSandbox:
         """Returns the sandbox of a new pod."""

@@ -120,25 +120,114 @@ def test_nothing_is_pushed_before_the_runtime_has_the_answer_to_its_synchronizat
     assert state.containers.next_push() is not None
 
 
-def test_a_container_that_is_not_stored_yet_is_updated_once_it_is_stored():
+def test_a_container_is_sent_no_update_before_it_runs():
+    state = node()
+    state.containers.create(container("young"))
+    state.containers.created("young")
+    state.grant(request(1, share(NUMA1, 4)))
+    assert state.containers.next_push() is None
+    state.containers.check_start(container("young"))
+    assert state.containers.next_push() is None
+    state.containers.started(container("young"))
+    assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
+
+
+def test_a_container_does_not_start_on_cpus_of_a_claim_whose_container_was_created_meanwhile():
     state = node()
     state.containers.create(container("young"))
     state.grant(request(1, share(NUMA1, 4)))
     assert state.containers.create(container("pinned", cdi(1))).updates == ()
-    assert state.containers.next_push() is None
-    state.containers.created("young")
+    with pytest.raises(PlacementError, match='"2-7" of container young .* creates it again'):
+        state.containers.check_start(container("young"))
+
+
+def test_a_claims_container_is_not_created_while_another_one_is_being_started_on_its_cpus():
+    state = node()
+    young = container("young")
+    state.containers.create(young)
+    state.containers.check_start(young)
+    state.grant(request(1, share(NUMA1, 4)))
+    assert state.containers.unsettled_on(cpus("4-7"), uid(1))
+    with pytest.raises(PlacementError, match="young is being started or changed"):
+        state.containers.create(container("pinned", cdi(1)))
+    state.containers.started(young)
+    assert not state.containers.unsettled_on(cpus("4-7"), uid(1))
+    assert state.containers.create(container("pinned", cdi(1))).updates == (ContainerUpdate("young", cpus("2-3")),)
+
+
+def test_nothing_waits_for_a_start_whose_end_is_never_reported():
+    state = node()
+    young = container("young")
+    state.containers.create(young)
+    state.containers.check_start(young)
+    state.grant(request(1, share(NUMA1, 4)))
+    state.containers.expire("young")
+    assert not state.containers.unsettled_on(cpus("4-7"), uid(1))
     assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
 
 
-def test_a_container_does_not_start_on_cpus_that_were_granted_during_its_creation():
+def test_a_move_in_a_reply_is_pushed_again_as_the_runtime_does_not_report_its_failure():
     state = node()
-    state.containers.create(container("young"))
+    running(state, container("shared"))
     state.grant(request(1, share(NUMA1, 4)))
-    with pytest.raises(PlacementError, match="creates it again"):
-        state.containers.check_start(container("young"))
-    state.containers.created("young")
-    state.containers.pushed(pending_push(state), applied=True)
-    state.containers.check_start(container("young"))
+    move = ContainerUpdate("shared", cpus("2-3"))
+    assert state.containers.create(container("pinned", cdi(1))).updates == (move,)
+    assert pending_push(state) == move
+    state.containers.pushed(move, applied=True)
+    assert state.containers.next_push() is None
+
+
+def test_a_reply_does_not_replace_the_repetition_of_a_failed_push():
+    state = node()
+    running(state, container("shared"))
+    state.grant(request(1, share(NUMA1, 4)))
+    move = pending_push(state)
+    state.containers.pushed(move, applied=False)
+    assert state.containers.create(container("pinned", cdi(1))).updates == (move,)
+    assert state.containers.next_push() == move
+
+
+def test_what_was_sent_during_a_resize_is_sent_again_after_it():
+    state = node()
+    shared = container("shared")
+    running(state, shared)
+    assert state.containers.repeat_cpus("shared") == cpus("2-7")
+    state.grant(request(1, share(NUMA1, 4)))
+    move = pending_push(state)
+    state.containers.pushed(move, applied=True)
+    assert state.containers.next_push() is None  # the runtime may still apply the resize
+    state.containers.updated(shared)
+    assert state.containers.next_push() == move
+
+
+def test_without_pushes_a_container_is_moved_after_the_runtime_refused_its_resize():
+    state = node(runtime=OLD_RUNTIME)
+    running(state, container("shared"))
+    state.grant(request(1, share(NUMA1, 4), pods=["p"]))
+    assert state.containers.repeat_cpus("shared") == cpus("2-3")  # but the runtime fails to apply it
+    pinned = container("pinned", env=[f"DRA_CPUSET_{uid(1)}=4-7"], pod="p")
+    assert state.containers.create(pinned).updates == (ContainerUpdate("shared", cpus("2-3")),)
+
+
+def test_a_running_container_whose_creation_was_not_reported_is_placed():
+    state = node()
+    state.containers.started(container("seen-late"))
+    assert state.containers.next_push() == ContainerUpdate("seen-late", cpus("2-7"))
+
+
+def test_the_runtimes_record_of_a_container_is_not_taken_for_what_its_cgroup_has():
+    state = node()
+    state.containers.disconnected()
+    listed = [container("shared", cpus=cpus("2-7"))]
+    assert state.containers.synchronize(listed) == ((), ())
+    state.containers.allow_pushes()
+    sent = pending_push(state)
+    assert sent == ContainerUpdate("shared", cpus("2-7"))
+    state.containers.pushed(sent, applied=True)
+    state.containers.disconnected()
+    state.containers.synchronize(listed)
+    state.containers.allow_pushes()
+    assert state.containers.next_push() is None  # known from the former connection
 
 
 def test_without_safe_pushes_containers_get_freed_cpus_with_the_next_hook():
@@ -257,7 +346,9 @@ def test_containers_are_updated_again_when_the_creation_that_moved_them_has_fail
     assert state.containers.create(container("first", env=[entry], pod="p")).updates == move
     assert state.containers.stopped("first") == move  # the runtime applied nothing of the first reply
     second = state.containers.create(container("second", env=[entry], pod="p"))
-    assert second.updates == ()
+    assert second.updates == move  # once more, as nobody reports whether it was applied
+    third = state.containers.create(container("third", env=[entry], pod="p"))
+    assert third.updates == ()
 
 
 def test_updates_due_after_a_removal_are_sent_with_the_next_hook():

@@ -3,7 +3,21 @@
 from dataclasses import replace
 
 import pytest
-from nodes import OLD_RUNTIME, container, machine, node, outstanding, request, revived, share, spec, uid, whole, without
+from nodes import (
+    OLD_RUNTIME,
+    container,
+    machine,
+    node,
+    outstanding,
+    request,
+    revived,
+    share,
+    spec,
+    started,
+    uid,
+    whole,
+    without,
+)
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.request import ClaimRefusedError
@@ -42,7 +56,7 @@ def running(state: NodeState, *claims: int) -> dict[str, str]:
     placed = {}
     for new in made:
         placed[new.id] = str(state.containers.create(new).cpus)
-        state.containers.created(new.id)
+        started(state, new)
     return placed
 
 
@@ -207,8 +221,9 @@ def test_without_pushes_the_next_reply_updates_containers_whose_cpus_are_all_off
     state = node(runtime=OLD_RUNTIME)
     state.grant(request(1, share(NUMA1, 2), pods=["of-1"]))
     env = f"DRA_CPUSET_{uid(1)}=4-5"
-    state.containers.create(container("of-1", env=[env]))
-    state.containers.created("of-1")
+    of_1 = container("of-1", env=[env])
+    state.containers.create(of_1)
+    started(state, of_1)
     unplug(state, "4-5")
     assert state.containers.next_push() is None
     (update,) = state.containers.create(container("new")).updates

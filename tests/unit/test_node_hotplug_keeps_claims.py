@@ -7,7 +7,7 @@ The model runtime is quick: all updates reach it at once. What happens when they
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from nodes import NODE, SAFE_RUNTIME, container, machine, request, revived, share, spec, uid, whole, without
+from nodes import NODE, SAFE_RUNTIME, container, machine, request, revived, share, spec, started, uid, whole, without
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.errors import ClaimError, PlacementError, SettingsRefusedError
@@ -116,7 +116,7 @@ class Plugging(RuleBasedStateMachine):
             self.apply(update.container_id, update.cpus)
         self.apply(made.id, placement.cpus)
         self.containers[made.id] = made
-        self.state.containers.created(made.id)
+        started(self.state, made)
         self.push()
 
     @rule(name=st.sampled_from([f"{name}{number}" for name in "ab" for number in range(5)]))

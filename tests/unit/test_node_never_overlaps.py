@@ -6,7 +6,7 @@ A model runtime keeps the cpuset of each container as it was told, and applies a
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from nodes import NODE, SAFE_RUNTIME, container, machine, request, revived, share, spec, uid, whole
+from nodes import NODE, SAFE_RUNTIME, container, machine, request, revived, share, spec, started, uid, whole
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.errors import ClaimError, PlacementError, SettingsRefusedError
@@ -110,7 +110,7 @@ class Node(RuleBasedStateMachine):
         self.apply(placement.updates)
         self.runtime[created.id] = created
         self.cpus[created.id] = placement.cpus
-        self.state.containers.created(created.id)
+        started(self.state, created)
 
     @rule(name=st.sampled_from("abcdevwxyz"))
     def stop(self, name):

@@ -38,6 +38,22 @@ def test_features_are_used_only_for_versions_known_to_support_them(
     assert info.unsolicited_updates is unsolicited_updates
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "complete"),
+    [
+        ("containerd", "v1.7.25", False),
+        ("containerd", "v1.7.26", True),
+        ("containerd", "v2.0.2", False),
+        ("containerd", "v2.0.3", True),
+        ("containerd", "v2.1.0", True),
+        ("cri-o", "1.36.0", False),
+        ("containerd", "unknown", False),
+    ],
+)
+def test_a_list_is_complete_where_the_runtime_lists_only_between_calls(name: str, version: str, complete: bool) -> None:
+    assert runtime_info(name, version, "").lists_completely is complete
+
+
 numbers = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 
 

@@ -5,7 +5,7 @@ from nodes import NODE, claim_object, outstanding, ref, share, spec, uid, whole
 from whole_agent import whole_node
 
 from dracpu_api.settings import Mode
-from dracpu_sandbox.node.nri_runtime import HookError
+from dracpu_sandbox.node.containerd import HookError
 from dracpu_sandbox.node.plugins import KubeletError
 
 NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"

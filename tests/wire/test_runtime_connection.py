@@ -8,6 +8,7 @@ from recording_handler import RecordingHandler, running
 
 from dracpu_agent.placement.container import ContainerUpdate
 from dracpu_agent.runtime.plugin import ReconnectDelays
+from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.node.containers import Container, PodSandbox
 from dracpu_sandbox.node.nri_runtime import NriRuntime
@@ -19,7 +20,9 @@ def with_containers(runtime: NriRuntime, count: int, *, ballast: int = 0) -> lis
     ids = [f"old-{number}" for number in range(count)]
     for container_id in ids:
         pod = PodSandbox(f"pod-{container_id}")
-        runtime.containers[container_id] = Container(container_id, pod, "app", stored=True, ballast=ballast)
+        runtime.containers[container_id] = Container(
+            container_id, pod, "app", state=nri.CONTAINER_RUNNING, stored=True, ballast=ballast
+        )
     return ids
 
 
@@ -115,6 +118,18 @@ async def test_containers_that_have_ended_are_ignored(tmp_path: Path) -> None:
         await runtime.restart()
         await runtime.synchronized()
     assert [container.id for container in handler.containers] == [alive]
+
+
+async def test_a_runtime_whose_list_may_not_be_complete_is_asked_for_a_second_one(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    runtime = NriRuntime(tmp_path / "s", name="cri-o", version="1.34.0", nri_version="")
+    async with runtime, running(tmp_path / "s", handler):
+        await runtime.synchronized()
+        await runtime.until(lambda: runtime.connections == 2)
+        await runtime.synchronized()
+        for name in "abc":  # a third list would be asked for during these calls
+            await runtime.create_container(PodSandbox(name), "app")
+    assert runtime.connections == 2
 
 
 async def test_the_plugin_reconnects_to_a_restarted_runtime(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from dracpu_agent.runtime.hooks import SERVICE, Hooks
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_agent.runtime.ttrpc import Call, Code, StatusError
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_sandbox.node.containerd import HookError
 from dracpu_sandbox.node.containers import PodSandbox
-from dracpu_sandbox.node.nri_runtime import HookError, NriRuntime
+from dracpu_sandbox.node.nri_runtime import NriRuntime
 
 WEB = PodSandbox("web", namespace="shop")
 OWN = CpuSet([2, 3])
@@ -29,17 +30,25 @@ async def test_the_handler_receives_a_containers_events_in_order(tmp_path: Path,
         assert runtime.cpuset_of(web) == str(SHARED)
         await runtime.stop_container(web)
         await runtime.remove_container(web)
-    assert handler.calls_about(web) == ["create", "created", "created", "start", "stopped", "removed"]
+    assert handler.calls_about(web) == [
+        "create",
+        "created",
+        "created",
+        "start",
+        "started",
+        "stopped",
+        "removed",
+    ]
     assert runtime.lost == []
 
 
 async def test_a_start_reports_the_creation_when_the_runtime_sends_no_post_create(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
-        runtime.sends_post_create = False
+        runtime.containerd.sends_post_create = False
         await runtime.synchronized()
         web = await runtime.create_container(WEB, "app")
-    assert handler.calls_about(web) == ["create", "created", "start"]
+    assert handler.calls_about(web) == ["create", "created", "start", "started"]
 
 
 async def test_the_handler_receives_the_fields_that_prove_a_claim(tmp_path: Path) -> None:
@@ -217,6 +226,22 @@ async def test_a_resource_change_by_the_kubelet_does_not_move_a_container(tmp_pa
         handler.on_update = lambda _: None
         await runtime.update_container(web, cpus="0-63")
         assert runtime.cpuset_of(web) == "0-63"
+
+
+@pytest.mark.parametrize("own_methods", [True, False], ids=["own methods", "StateChange"])
+async def test_the_end_of_a_resource_change_is_reported_unless_the_runtime_could_not_apply_it(
+    tmp_path: Path, own_methods: bool
+) -> None:
+    handler = RecordingHandler()
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+        runtime.own_methods = own_methods
+        await runtime.synchronized()
+        web = await runtime.create_container(WEB, "app")
+        await runtime.update_container(web)
+        runtime.containerd.failing_updates.add(web)
+        with pytest.raises(HookError, match="cannot be written"):
+            await runtime.update_container(web)
+    assert handler.calls_about(web)[4:] == ["started", "update", "updated", "update"]
 
 
 async def test_a_resource_change_of_a_container_without_cpus_is_refused(tmp_path: Path) -> None:

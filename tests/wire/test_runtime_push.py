@@ -11,8 +11,9 @@ from dracpu_agent.placement.container import Container, ContainerUpdate, Placeme
 from dracpu_agent.runtime import plugin as plugin_module
 from dracpu_agent.runtime.plugin import RuntimeUnavailableError, UpdateFailedError
 from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_sandbox.node.containerd import HookError
 from dracpu_sandbox.node.containers import PodSandbox
-from dracpu_sandbox.node.nri_runtime import HookError, NriRuntime
+from dracpu_sandbox.node.nri_runtime import NriRuntime
 
 GROWN = CpuSet(range(8))
 
@@ -38,7 +39,7 @@ async def test_a_failed_push_names_the_container_and_does_not_affect_others(tmp_
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler) as plugin:
         await handler.is_synchronized.wait()
         bad, ended, good = [await runtime.create_container(PodSandbox(name), "app") for name in ("a", "b", "c")]
-        runtime.failing_updates.add(bad)
+        runtime.containerd.failing_updates.add(bad)
         await runtime.stop_container(ended)
         for container_id in (bad, ended):
             with pytest.raises(UpdateFailedError, match=f"{container_id}: NRI update"):

@@ -1,7 +1,7 @@
 """The containers of the node: the CPUs that the runtime was sent for each, and the CPUs that each should have.
 
-The board records events (created, stopped, synchronized, an update answered) and computes the rest when it is asked:
-nothing is queued, so nothing queued can be out of date.
+The board records events (created, started, stopped, synchronized, an update answered) and computes the rest when it is
+asked: nothing is queued, so nothing queued can be out of date.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.placement.proof import Use
+from dracpu_agent.placement.tracked import Stage, Tracked
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 
 
@@ -23,23 +24,19 @@ class Division:
     exclusive: CpuSet  # every CPU that a claim holds
 
 
-@dataclass(slots=True)
-class _Tracked:
-    container: Container
-    uses: frozenset[Use]
-    sent: CpuSet  # what the runtime was sent last; EMPTY: unknown
-    stored: bool  # False from the CreateContainer hook until the runtime has stored the container
-    moved: tuple[str, ...] = ()  # by the reply to its creation, which the runtime applies only on success
-
-
 class Board:
     """Every container that the runtime has, and the updates that the runtime must be sent."""
 
     def __init__(self) -> None:
-        self._tracked: dict[str, _Tracked] = {}
+        self.pushes = False  # the runtime takes updates outside of hooks, and reports whether it has applied them
+        self._tracked: dict[str, Tracked] = {}
+        self._under_way: tuple[Tracked, int] | None = None  # the container of the last push, and its events before it
 
     def __len__(self) -> int:
         return len(self._tracked)
+
+    def __contains__(self, container_id: str) -> bool:
+        return container_id in self._tracked
 
     def uses(self, claim_uid: str) -> bool:
         """True while a container of the claim exists."""
@@ -53,17 +50,36 @@ class Board:
         """How many containers run on claims."""
         return sum(1 for tracked in self._tracked.values() if tracked.uses)
 
+    # ---- the complete list
+
     def replace_all(
         self, containers: Iterable[Container], uses_of: Callable[[Container], frozenset[Use]], division: Division
     ) -> tuple[ContainerUpdate, ...]:
         """Takes over the runtime's complete list; returns the updates for containers whose CPUs are not right."""
-        self._tracked = {
-            container.id: _Tracked(container, uses_of(container), container.cpus, stored=True)
-            for container in containers
-        }
-        return tuple(self.take_updates(division, growing=True))
+        former, self._tracked = self._tracked, {}
+        for container in containers:
+            stage = Stage.RUNNING if container.started else Stage.CREATED
+            found = Tracked(container, uses_of(container), stage, sent=container.cpus, possible=None)
+            known = former.get(container.id)
+            if known and known.stage is stage is Stage.RUNNING and known.confirmed and known.sent == container.cpus:
+                # otherwise the runtime's record proves nothing: its CPUs may not have reached the cgroup
+                found.possible = known.possible
+            self._tracked[container.id] = found
+        # with pushes, CPUs that are right by the runtime's record are confirmed later, container by container
+        updates = self.take_updates(division, growing=True, repeating=not self.pushes)
+        return (*self._update_records(division), *updates)
 
-    def create(self, container: Container, uses: frozenset[Use], division: Division, *, growing: bool) -> Placement:
+    def _update_records(self, division: Division) -> Iterator[ContainerUpdate]:
+        """Updates of containers that are not started: they take effect where the cgroup is not written yet."""
+        for tracked in self._tracked.values():
+            wanted = self._wanted(tracked.uses, division)
+            if tracked.stage is Stage.CREATED and wanted and wanted != tracked.sent:
+                tracked.send_in_reply(wanted)
+                yield ContainerUpdate(tracked.container.id, wanted)
+
+    # ---- a container's life
+
+    def create(self, container: Container, uses: frozenset[Use], division: Division) -> Placement:
         """Places a container that the runtime is about to create, and moves others off the CPUs of claims."""
         self._forget_failed_creation_of(container)
         cpus = self._wanted(uses, division)
@@ -71,36 +87,62 @@ class Board:
             raise PlacementError(
                 f"no CPU is left for container {container.name}: every CPU is held by a claim or offline"
             )
-        updates = tuple(self.take_updates(division, growing=growing))
+        if uses:
+            self._check_nobody_comes_to(cpus, uses, division)
+        updates = tuple(self.take_updates(division, growing=not self.pushes, repeating=True))
         moved = tuple(update.container_id for update in updates)
-        self._tracked[container.id] = _Tracked(container, uses, cpus, stored=False, moved=moved)
+        self._tracked[container.id] = Tracked(container, uses, Stage.CREATING, sent=cpus, possible=cpus, moved=moved)
         return Placement(cpus, updates)
 
     def created(self, container_id: str) -> None:
-        """The runtime has stored the container: from now on updates reach it."""
-        if container_id in self._tracked:
-            self._tracked[container_id].stored = True
-            self._tracked[container_id].moved = ()
-
-    def prove(self, container_id: str, uses: frozenset[Use]) -> None:
-        """The container turned out to belong to claims: it gets their CPUs with the next update."""
-        if container_id in self._tracked:
-            self._tracked[container_id].uses = uses
+        """The runtime has stored the container."""
+        tracked = self._tracked.get(container_id)
+        if tracked is not None and tracked.stage is Stage.CREATING:
+            tracked.stage = Stage.CREATED
+            tracked.moved = ()
 
     def check_start(self, container: Container, division: Division) -> None:
-        """Refuses to start a container that was not placed, or whose CPUs were given to a claim during its creation."""
+        """Refuses to start a container that was not placed, or that may run on CPUs of another container's claim.
+
+        CPUs of a claim that no container uses yet are no reason: those are created after this container has started,
+        and move it.
+        """
         tracked = self._tracked.get(container.id)
         if tracked is None:
             raise PlacementError(
                 f"container {container.name} was created while the agent was not connected, so it has no CPUs yet: "
                 "the kubelet creates it again"
             )
-        if self._strays(tracked, division):
-            known = f'CPUs "{tracked.sent}"' if tracked.sent else "the CPUs"
+        own = self._own(tracked, division)
+        foreign = self._occupied(tracked, division) - own
+        if tracked.possible is None:
+            refused = bool(tracked.uses or foreign)
+        else:
+            right = own | self._wanted(tracked.uses, division)
+            astray = not tracked.possible <= right if tracked.uses else not tracked.possible.isdisjoint(foreign)
+            refused = astray or tracked.possible.isdisjoint(division.online)
+        if refused:
+            known = f'CPUs "{tracked.possible}"' if tracked.possible else "the CPUs"
             raise PlacementError(
                 f"{known} of container {container.name} were changed while it was being created: "
                 "the kubelet creates it again"
             )
+        if tracked.stage is not Stage.RUNNING:
+            tracked.stage = Stage.STARTING
+
+    def started(self, container_id: str) -> None:
+        """The container runs."""
+        if container_id in self._tracked:
+            self._tracked[container_id].started()
+
+    def found_running(self, container: Container, uses: frozenset[Use]) -> None:
+        """A container runs that no earlier event was about: its CPUs are not known."""
+        self._tracked[container.id] = Tracked(container, uses, Stage.RUNNING, sent=EMPTY, possible=None)
+
+    def prove(self, container_id: str, uses: frozenset[Use]) -> None:
+        """The container turned out to belong to claims: it gets their CPUs with the next update."""
+        if container_id in self._tracked:
+            self._tracked[container_id].uses = uses
 
     def repeat_cpus(self, container_id: str, division: Division) -> CpuSet:
         """Repeats the CPUs when the kubelet changes a container's other resources; returns them, or none to repeat."""
@@ -109,15 +151,25 @@ class Board:
             return EMPTY
         cpus = self._wanted(tracked.uses, division)
         if cpus:
-            tracked.sent = cpus
+            tracked.repeat(cpus)
         return cpus
+
+    def updated(self, container_id: str) -> None:
+        """The runtime has carried out the kubelet's change of a container."""
+        if container_id in self._tracked:
+            self._tracked[container_id].updated()
+
+    def expire(self, container_id: str) -> None:
+        """The next event of a container that is being created, started or changed has not come for too long."""
+        if container_id in self._tracked:
+            self._tracked[container_id].expire()
 
     def stopped(self, container_id: str) -> frozenset[str]:
         """The container is gone; returns the claims that it belonged to."""
         tracked = self._tracked.pop(container_id, None)
         if tracked is None:
             return frozenset()
-        for moved in tracked.moved:  # containerd applies them only when the creation succeeds
+        for moved in tracked.moved:  # a creation that failed: the runtime may have dropped the whole reply
             if moved in self._tracked:
                 self._tracked[moved].sent = EMPTY
         return frozenset(use.claim_uid for use in tracked.uses)
@@ -125,65 +177,116 @@ class Board:
     def forget_unstored(self, claim_uid: str) -> None:
         """The kubelet has given a claim up: the creation of its containers that are not stored by now has failed."""
         for tracked in list(self._tracked.values()):
-            if not tracked.stored and any(use.claim_uid == claim_uid for use in tracked.uses):
+            if tracked.stage is Stage.CREATING and any(use.claim_uid == claim_uid for use in tracked.uses):
                 self.stopped(tracked.container.id)
-
-    def take_updates(self, division: Division, *, growing: bool) -> Iterator[ContainerUpdate]:
-        """The updates for a hook's reply: containers that must leave CPUs and, if `growing`, those that get more."""
-        for tracked in self._tracked.values():
-            wanted = self._difference(tracked, division)
-            if wanted and (growing or self._strays(tracked, division)):
-                tracked.sent = wanted
-                yield ContainerUpdate(tracked.container.id, wanted)
-
-    def next_push(self, division: Division, skip: frozenset[str]) -> ContainerUpdate | None:
-        """The update of one container whose CPUs are not right; containers that must leave CPUs come first."""
-        waiting: ContainerUpdate | None = None
-        for tracked in self._tracked.values():
-            wanted = self._difference(tracked, division)
-            if not wanted or tracked.container.id in skip:
-                continue
-            waiting = ContainerUpdate(tracked.container.id, wanted)
-            if self._strays(tracked, division):
-                return waiting
-        return waiting
-
-    def pushed(self, update: ContainerUpdate) -> None:
-        """The runtime has applied an update."""
-        if update.container_id in self._tracked:
-            self._tracked[update.container_id].sent = update.cpus
-
-    def push_failed(self, update: ContainerUpdate) -> None:
-        """The CPUs of the container are unknown now: its update is sent again."""
-        if update.container_id in self._tracked:
-            self._tracked[update.container_id].sent = EMPTY
-
-    def _difference(self, tracked: _Tracked, division: Division) -> CpuSet:
-        """The CPUs to send; empty when the container has them already, or when the runtime has not stored it yet."""
-        if not tracked.stored:
-            return EMPTY
-        wanted = self._wanted(tracked.uses, division)
-        return EMPTY if wanted == tracked.sent else wanted
-
-    def _wanted(self, uses: frozenset[Use], division: Division) -> CpuSet:
-        """The CPUs of its claims that are online; a container without any runs on the shared CPUs."""
-        granted = union(division.granted.get(use.cdi_device, EMPTY) for use in uses)
-        return (granted & division.online) or division.shared
-
-    def _strays(self, tracked: _Tracked, division: Division) -> bool:
-        """True when the container may run, by what the runtime was sent, on CPUs of a claim that is not its own."""
-        if tracked.sent.isdisjoint(division.online):
-            return True  # unknown, or all offline: then cgroup v2 lets it run wherever its parent may
-        own = union(division.granted.get(use.cdi_device, EMPTY) for use in tracked.uses)
-        return not tracked.sent.isdisjoint(division.exclusive - own)
 
     def _forget_failed_creation_of(self, container: Container) -> None:
         """Some runtimes do not report that a creation failed after our hook (CRI-O); the next attempt has a new id."""
         failed = [
             known.container.id
             for known in self._tracked.values()
-            if not known.stored
+            if known.stage is Stage.CREATING
             and (known.container.pod_uid, known.container.name) == (container.pod_uid, container.name)
         ]
         for container_id in failed:
             self.stopped(container_id)
+
+    # ---- updates of others
+
+    def take_updates(self, division: Division, *, growing: bool, repeating: bool) -> Iterator[ContainerUpdate]:
+        """The updates for a hook's reply: containers that must leave CPUs and, if `growing`, those that get more.
+
+        The runtime does not report whether it has applied them, so a later reply repeats the update of a container that
+        must leave CPUs (`repeating`). Without pushes, which are answered, the second reply counts as applied.
+        """
+        for tracked in self._tracked.values():
+            wanted = self._wanted(tracked.uses, division)
+            if tracked.stage is not Stage.RUNNING or not wanted:
+                continue
+            strays = self._strays(tracked, division)
+            if wanted != tracked.sent:
+                if not (growing or strays):
+                    continue
+                tracked.send_in_reply(wanted)
+            elif repeating and strays and not tracked.confirmed:
+                if not self.pushes:
+                    tracked.send_again_in_reply()
+            else:
+                continue
+            yield ContainerUpdate(tracked.container.id, wanted)
+
+    def next_push(self, division: Division, skip: frozenset[str]) -> ContainerUpdate | None:
+        """The update of one container whose CPUs are not right, or not confirmed; containers that must leave CPUs come
+        first."""
+        found: Tracked | None = None
+        for tracked in self._tracked.values():
+            if tracked.container.id in skip or not self._needs_push(tracked, division):
+                continue
+            strays = self._strays(tracked, division)
+            if found is None or strays:
+                found = tracked
+            if strays:
+                break
+        if found is None:
+            return None
+        self._under_way = (found, found.events)
+        return ContainerUpdate(found.container.id, self._wanted(found.uses, division))
+
+    def pushed(self, update: ContainerUpdate, *, applied: bool) -> None:
+        """The runtime has answered the last push, or has failed to."""
+        tracked = self._tracked.get(update.container_id)
+        if tracked is None:
+            return
+        if not applied:
+            tracked.push_failed(update.cpus)
+            return
+        sent, events = self._under_way or (None, 0)
+        tracked.pushed(update.cpus, undisturbed=sent is tracked and events == tracked.events)
+
+    def unsettled_on(self, cpus: CpuSet, claim_uid: str) -> bool:
+        """True while a container that is being created, started or changed may come to CPUs of this claim."""
+        return any(
+            tracked.may_come_to(cpus) and not tracked.overdue
+            for tracked in self._tracked.values()
+            if all(use.claim_uid != claim_uid for use in tracked.uses)
+        )
+
+    # ---- what is right
+
+    def _needs_push(self, tracked: Tracked, division: Division) -> bool:
+        if tracked.stage is not Stage.RUNNING:
+            return False
+        wanted = self._wanted(tracked.uses, division)
+        # while the kubelet's update is pending, nothing that is sent can be confirmed
+        return bool(wanted) and (wanted != tracked.sent or not (tracked.confirmed or tracked.pending))
+
+    def _check_nobody_comes_to(self, cpus: CpuSet, uses: frozenset[Use], division: Division) -> None:
+        """Refuses to create a claim's container on CPUs that no update can clear at this moment."""
+        for tracked in self._tracked.values():
+            starts = tracked.stage is Stage.STARTING or bool(tracked.pending)
+            if starts and tracked.may_come_to(cpus - self._own(tracked, division)):
+                raise PlacementError(
+                    f"container {tracked.container} is being started or changed and may still run on CPUs of the "
+                    "claim: the kubelet retries"
+                )
+
+    def _wanted(self, uses: frozenset[Use], division: Division) -> CpuSet:
+        """The CPUs of its claims that are online; a container without any runs on the shared CPUs."""
+        granted = union(division.granted.get(use.cdi_device, EMPTY) for use in uses)
+        return (granted & division.online) or division.shared
+
+    def _own(self, tracked: Tracked, division: Division) -> CpuSet:
+        return union(division.granted.get(use.cdi_device, EMPTY) for use in tracked.uses)
+
+    def _occupied(self, besides: Tracked, division: Division) -> CpuSet:
+        """The CPUs of claims that other containers use."""
+        others = (tracked for tracked in self._tracked.values() if tracked is not besides)
+        return union(self._own(tracked, division) for tracked in others)
+
+    def _strays(self, tracked: Tracked, division: Division) -> bool:
+        """True when the container may run on CPUs of a claim that is not its own, or off the CPUs of its own claims."""
+        if tracked.possible is None:
+            return bool(tracked.uses or division.exclusive)
+        if tracked.possible.isdisjoint(division.online):
+            return True  # all offline: then cgroup v2 lets it run wherever its parent may
+        return not tracked.possible.isdisjoint(division.exclusive - self._own(tracked, division))

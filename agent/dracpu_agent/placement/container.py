@@ -14,6 +14,7 @@ class RuntimeInfo:
     nri: str = ""  # "" before NRI 0.12, which does not report it
     passes_cdi_devices: bool = False  # containers carry the kubelet's CDI devices, which a pod cannot forge
     unsolicited_updates: bool = False  # UpdateContainers cannot deadlock this runtime (NRI >= 0.12.1)
+    lists_completely: bool = False  # it creates and starts nothing while it lists its containers for a plugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Container:
     cdi_devices: tuple[str, ...] = ()  # fully qualified: vendor/class=name
     env: tuple[str, ...] = ()  # "NAME=value"; only names with our prefix are kept
     cpus: CpuSet = EMPTY  # what its cgroup allows, by the runtime's record; empty: not limited
+    started: bool = True  # False: the runtime lists it as created
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.pod_name}/{self.name}"

@@ -84,6 +84,7 @@ class Containers:
     def connected(self, runtime: RuntimeInfo) -> None:
         """The runtime has reported its name and version; its containers follow."""
         self.runtime = runtime
+        self._board.pushes = runtime.unsolicited_updates
         self._changed()
 
     def synchronize(
@@ -92,15 +93,13 @@ class Containers:
         """The runtime's complete list of containers -> what is not as it should be, and whose claims are not shown."""
         unproven: list[UnprovenContainer] = []
 
-        def uses_or_shared(container: Container) -> frozenset[Use]:
-            try:
-                return self._uses_of(container)
-            except UnprovenError as error:
-                claim = error.claim_uid if isinstance(error, UnknownConsumerError) else None
-                unproven.append(UnprovenContainer(container, str(error), claim))
-                return frozenset()
+        def uses(container: Container) -> frozenset[Use]:
+            proven, missing = self._uses_or_shared(container)
+            if missing is not None:
+                unproven.append(missing)
+            return proven
 
-        updates = self._board.replace_all(containers, uses_or_shared, self.division)
+        updates = self._board.replace_all(containers, uses, self.division)
         self.connection = Connection.SYNCHRONIZED
         self._unused(None)
         self._changed()
@@ -120,9 +119,7 @@ class Containers:
 
     def create(self, container: Container) -> Placement:
         """Where a container that is about to be created shall run; raises when its claims are not proven."""
-        uses = self._uses_of(container)
-        growing = not self.runtime.unsolicited_updates
-        placement = self._board.create(container, uses, self.division, growing=growing)
+        placement = self._board.create(container, self._uses_of(container), self.division)
         self._changed()
         return placement
 
@@ -140,9 +137,41 @@ class Containers:
         """Refuses a start that was not placed, or on CPUs that are not the container's any more."""
         self._board.check_start(container, self.division)
 
+    def started(self, container: Container) -> UnprovenContainer | None:
+        """The container runs; the result is not None for a container whose creation was not reported, and whose claims
+        are not shown."""
+        unproven = self._notice(container)
+        self._board.started(container.id)
+        self._changed()
+        return unproven
+
     def repeat_cpus(self, container_id: str) -> CpuSet:
         """Repeats the CPUs when the kubelet updates a container, and returns them; empty: none to repeat."""
         return self._board.repeat_cpus(container_id, self.division)
+
+    def updated(self, container: Container) -> UnprovenContainer | None:
+        """The runtime has carried out the kubelet's update of a container; returns as `started` does."""
+        unproven = self._notice(container) if container.started else None
+        self._board.updated(container.id)
+        self._changed()
+        return unproven
+
+    def expire(self, container_id: str) -> None:
+        """The report that a container is created, started or updated has not come: nothing waits for it any more."""
+        self._board.expire(container_id)
+        self._changed()
+
+    def unsettled_on(self, cpus: CpuSet, claim_uid: str) -> bool:
+        """True while another container may come to these CPUs of a claim, whatever the runtime is sent."""
+        return self.synchronized and self._board.unsettled_on(cpus, claim_uid)
+
+    def _notice(self, container: Container) -> UnprovenContainer | None:
+        """Takes note of a running container whose creation was not reported, as the list was sent meanwhile."""
+        if container.id in self._board or not self.synchronized:
+            return None
+        uses, unproven = self._uses_or_shared(container)
+        self._board.found_running(container, uses)
+        return unproven
 
     def ended(self, container_id: str) -> None:
         """A container is gone; CPUs of a lingering claim that no container uses any more become shared again."""
@@ -154,7 +183,7 @@ class Containers:
         self.ended(container_id)
         if self.runtime.unsolicited_updates:
             return ()
-        return tuple(self._board.take_updates(self.division, growing=True))
+        return tuple(self._board.take_updates(self.division, growing=True, repeating=True))
 
     # ---- pushes
 
@@ -166,10 +195,15 @@ class Containers:
 
     def pushed(self, update: ContainerUpdate, *, applied: bool) -> None:
         """The runtime has answered an unsolicited update, or has failed to."""
-        if applied:
-            self._board.pushed(update)
-        else:
-            self._board.push_failed(update)
+        self._board.pushed(update, applied=applied)
 
     def _uses_of(self, container: Container) -> frozenset[Use]:
         return uses_of(container, self._evidences, cdi_is_passed=self.runtime.passes_cdi_devices)
+
+    def _uses_or_shared(self, container: Container) -> tuple[frozenset[Use], UnprovenContainer | None]:
+        """The claims of a container that runs already; it shares CPUs as long as its claims cannot be shown."""
+        try:
+            return self._uses_of(container), None
+        except UnprovenError as error:
+            claim = error.claim_uid if isinstance(error, UnknownConsumerError) else None
+            return frozenset(), UnprovenContainer(container, str(error), claim)

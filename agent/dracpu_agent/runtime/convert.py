@@ -81,6 +81,7 @@ def _from_labels(message: nri.Container) -> Container:
         cdi_devices=tuple(device.name for device in message.CDI_devices),
         env=tuple(entry for entry in message.env if entry.startswith(CDI_ENV_PREFIX)),
         cpus=_cpus(message.linux.resources.cpu.cpus),
+        started=message.state != nri.CONTAINER_CREATED,
     )
 
 

@@ -2,11 +2,13 @@
 
 Every hook decodes its request, calls the handler, and encodes the answer. Hooks that decide (create, start, update)
 answer in time, with an error if need be: a runtime that gets no answer drops the plugin and runs the container on any
-CPU. Hooks that only report an event (stop, remove) never fail: the runtime would not call other plugins after an error.
+CPU. Hooks that only report an event (the end of a creation, start or update, stop, remove) never fail: the runtime
+would not call other plugins after an error.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 import structlog
@@ -28,7 +30,9 @@ SUBSCRIBED: Final = (
     nri.CREATE_CONTAINER,
     nri.POST_CREATE_CONTAINER,
     nri.START_CONTAINER,
+    nri.POST_START_CONTAINER,
     nri.UPDATE_CONTAINER,
+    nri.POST_UPDATE_CONTAINER,
     nri.STOP_CONTAINER,
     nri.REMOVE_CONTAINER,
 )
@@ -67,8 +71,14 @@ class RuntimeHandler(Protocol):
     def start(self, container: Container) -> None:
         """Allows the container to start; PlacementError prevents it."""
 
+    def started(self, container: Container) -> None:
+        """The container runs: before that, updates change only the runtime's record of it."""
+
     def update(self, container: Container) -> ContainerUpdate | None:
         """The kubelet changes the container's resources: returns its CPUs again; PlacementError fails the change."""
+
+    def updated(self, container: Container) -> None:
+        """The runtime has carried out the kubelet's change, with the CPUs that `update` returned."""
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
         """The container has ended, or its creation failed: returns updates of others. May be called repeatedly."""
@@ -86,6 +96,7 @@ class Hooks:
     def __init__(self, handler: RuntimeHandler, on_synchronized: Callable[[], None]) -> None:
         self._handler = handler
         self._on_synchronized = on_synchronized
+        self.runtime = RuntimeInfo()
         self._request_timeout = DEFAULT_REQUEST_TIMEOUT
         self._inventory = convert.Inventory()
         self._methods: dict[str, _Hook] = {
@@ -95,7 +106,9 @@ class Hooks:
             "CreateContainer": self._create,
             "PostCreateContainer": self._post_create,
             "StartContainer": self._start,
+            "PostStartContainer": self._post_start,
             "UpdateContainer": self._update,
+            "PostUpdateContainer": self._post_update,
             "StopContainer": self._stop,
             "RemoveContainer": self._remove,
             "StateChange": self._state_change,
@@ -113,7 +126,7 @@ class Hooks:
     async def _configure(self, call: Call) -> Reply:
         request = _read(nri.ConfigureRequest, call)
         self._request_timeout = request.request_timeout / 1000 or DEFAULT_REQUEST_TIMEOUT
-        runtime = runtime_info(request.runtime_name, request.runtime_version, request.NRI_version)
+        self.runtime = runtime = runtime_info(request.runtime_name, request.runtime_version, request.NRI_version)
         log.info("runtime connected", runtime=runtime.name, version=runtime.version, nri=runtime.nri)
         self._handler.connected(runtime)
         return _reply(nri.ConfigureResponse(events=sum(1 << (event - 1) for event in SUBSCRIBED)))
@@ -189,13 +202,21 @@ class Hooks:
         self._report_created(_read(nri.PostCreateContainerRequest, call).container.id)
         return _reply(nri.PostCreateContainerResponse())
 
+    async def _post_start(self, call: Call) -> Reply:
+        request = _read(nri.PostStartContainerRequest, call)
+        self._report_started(convert.container(request.container, request.pod))
+        return _reply(nri.PostStartContainerResponse())
+
+    async def _post_update(self, call: Call) -> Reply:
+        request = _read(nri.PostUpdateContainerRequest, call)
+        self._report_updated(convert.container(request.container, request.pod))
+        return _reply(nri.PostUpdateContainerResponse())
+
     async def _stop(self, call: Call) -> Reply:
         container_id = _read(nri.StopContainerRequest, call).container.id
         updates: Sequence[ContainerUpdate] = ()
-        try:
+        with _logged("end", container_id):
             updates = self._handler.stopped(container_id)
-        except Exception:
-            log.exception("cannot process the end of a container", container_id=container_id)
         return _reply(nri.StopContainerResponse(update=_messages(updates)))
 
     async def _remove(self, call: Call) -> Reply:
@@ -210,21 +231,38 @@ class Hooks:
                 self._report_created(event.container.id)
             case nri.START_CONTAINER:
                 await self._decide_start(call, convert.container(event.container, event.pod))
+            case nri.POST_START_CONTAINER:
+                self._report_started(convert.container(event.container, event.pod))
+            case nri.POST_UPDATE_CONTAINER:
+                self._report_updated(convert.container(event.container, event.pod))
             case nri.REMOVE_CONTAINER:
                 self._report_removed(event.container.id)
         return _reply(nri.Empty())
 
     def _report_created(self, container_id: str) -> None:
-        try:
+        with _logged("creation", container_id):
             self._handler.created(container_id)
-        except Exception:
-            log.exception("cannot process the creation of a container", container_id=container_id)
+
+    def _report_started(self, container: Container) -> None:
+        with _logged("start", container.id):
+            self._handler.started(container)
+
+    def _report_updated(self, container: Container) -> None:
+        with _logged("change", container.id):
+            self._handler.updated(container)
 
     def _report_removed(self, container_id: str) -> None:
-        try:
+        with _logged("removal", container_id):
             self._handler.removed(container_id)
-        except Exception:
-            log.exception("cannot process the removal of a container", container_id=container_id)
+
+
+@contextlib.contextmanager
+def _logged(event: str, container_id: str) -> Iterator[None]:
+    """Logs an error in processing an event: an error in the answer would keep the event from other plugins."""
+    try:
+        yield
+    except Exception:
+        log.exception(f"cannot process the {event} of a container", container_id=container_id)
 
 
 def _read(kind: type[_M], call: Call) -> _M:

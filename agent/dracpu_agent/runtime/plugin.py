@@ -39,6 +39,10 @@ class RuntimeUnavailableError(DriverError):
     """No runtime is connected and synchronized; the next Synchronize includes the update."""
 
 
+class ListAgainError(DriverError):
+    """The list of containers may lack some that started while the runtime made it: a new connection brings another."""
+
+
 class UpdateFailedError(DriverError):
     """The runtime did not confirm an update: it is not known on which CPUs the container runs now."""
 
@@ -50,6 +54,7 @@ class ReconnectDelays:
     first: float = 0.2
     longest: float = 5.0
     stable: float = 30.0  # after a connection that lasted this long the delays start from the first again
+    list_again: float = 10.0  # after a list of containers that may not be complete
 
     def after(self, failures: int) -> float:
         """The delay after this number of consecutive connections that failed or did not last."""
@@ -84,6 +89,8 @@ class NriPlugin:
         self._delays = delays or ReconnectDelays()
         self._answered = answered
         self._link: _Link | None = None
+        self._reconnect_at_once = False
+        self._lists_due = 0  # lists of containers that are still needed to have seen every container
 
     async def run(self) -> NoReturn:
         """Keeps the plugin connected until it is cancelled."""
@@ -92,6 +99,9 @@ class NriPlugin:
         while True:
             reason, served = await self._serve_connection()
             self._handler.disconnected(reason)
+            if self._reconnect_at_once:  # containers that are created without the plugin get no CPUs
+                self._reconnect_at_once = False
+                continue
             if served > 0 or reason != last_reason:
                 log.warning("container runtime not connected", socket=str(self._socket), reason=reason)
             last_reason = reason
@@ -170,6 +180,11 @@ class NriPlugin:
         def on_synchronized() -> None:
             self._link = _Link(client, server, loop.time())
             self._handler.synchronized()
+            if hooks.runtime.lists_completely:
+                return
+            self._lists_due = (self._lists_due or 2) - 1
+            if self._lists_due:
+                group.create_task(self._list_again(), name="nri second list")
 
         async def answer(call: Call) -> Reply:
             try:
@@ -181,6 +196,12 @@ class NriPlugin:
         hooks = Hooks(self._handler, on_synchronized)
         server = Server(answer, partial(mux.send, PLUGIN_CONNECTION), group)
         return server
+
+    async def _list_again(self) -> NoReturn:
+        await asyncio.sleep(self._delays.list_again)
+        log.info("the runtime may have started containers while it listed them: it is asked for the list again")
+        self._reconnect_at_once = True
+        raise ListAgainError("containers may have started unseen while the runtime listed them")
 
     async def _register(self, client: Client) -> None:
         try:

@@ -39,6 +39,9 @@ _CONTAINERD_PASSES_CDI_DEVICES: Final = Version(2, 3, 0)
 # UpdateContainers can deadlock the whole runtime before (containerd#13733, fixed by nri#301)
 _NRI_UPDATES_ARE_SAFE: Final = Version(0, 12, 1)
 _CONTAINERD_UPDATES_ARE_SAFE: Final = Version(2, 4, 0)
+# containerd lets no plugin in during the kubelet's calls (containerd#11384); CRI-O does (cri-o#9835)
+_CONTAINERD_LISTS_COMPLETELY: Final = Version(2, 0, 3)
+_CONTAINERD_1_LISTS_COMPLETELY: Final = Version(1, 7, 26)
 
 
 def runtime_info(name: str, version: str, nri: str) -> RuntimeInfo:
@@ -50,6 +53,7 @@ def runtime_info(name: str, version: str, nri: str) -> RuntimeInfo:
         nri=nri,
         passes_cdi_devices=_at_least(containerd, _CONTAINERD_PASSES_CDI_DEVICES),
         unsolicited_updates=_updates_are_safe(Version.parse(nri), containerd),
+        lists_completely=_lists_completely(containerd),
     )
 
 
@@ -57,6 +61,12 @@ def _updates_are_safe(nri: Version | None, containerd: Version | None) -> bool:
     if nri is not None:
         return nri >= _NRI_UPDATES_ARE_SAFE
     return _at_least(containerd, _CONTAINERD_UPDATES_ARE_SAFE)
+
+
+def _lists_completely(containerd: Version | None) -> bool:
+    if containerd is not None and containerd.major < 2:
+        return containerd >= _CONTAINERD_1_LISTS_COMPLETELY
+    return _at_least(containerd, _CONTAINERD_LISTS_COMPLETELY)
 
 
 def _at_least(version: Version | None, needed: Version) -> bool:

@@ -2,12 +2,13 @@
 
 Containers without claims get CPUs that became free through pushes, one container a call, one call at a time. The
 content of a push is computed when it is sent, so a grant cancels every push that is not sent yet; Prepare waits for a
-push under way, because the runtime may apply it after the reply of a later hook.
+push under way, because the runtime may apply it after the reply of a later hook. It also waits while other containers
+are being started on CPUs of the claim: no update reaches them before they run.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -22,6 +23,12 @@ from dracpu_api.errors import DriverError
 
 PUSH_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 2.0
+READ_AGAIN_SECONDS: Final = 30.0  # a claim that could not be read for a container that runs already
+# A container starts within a second of its creation. After a longer wait the claim is prepared all the same: the start
+# is refused then if the claim's containers are there first.
+SETTLE_SECONDS: Final = 3.0
+# The report of a start or update may never come, as another plugin's error ends the runtime's round of calls.
+REPORT_SECONDS: Final = 30.0
 REFUSALS_KEPT: Final = 1024
 
 log = structlog.get_logger("pinning")
@@ -48,8 +55,11 @@ class Pinning:
         self._count_push = count_push
         self._wake = asyncio.Event()
         self._to_prove: list[UnprovenContainer] = []
+        self._prove_at: float | None = None  # when claims that could not be read are read again
         self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
         self._refused: dict[tuple[str, str], None] = {}  # (claim, pod) that do not fit by the API server; oldest first
+        self._settled = asyncio.Event()  # a container has started, was changed, or has ended
+        self._due: dict[str, float] = {}  # container -> when the report of its creation, start or update is overdue
 
     # ---- hooks
 
@@ -60,9 +70,8 @@ class Pinning:
     def synchronize(self, containers: Sequence[Container]) -> Sequence[ContainerUpdate]:
         """Compares the runtime's containers with the ledger; returns the updates that repair the differences."""
         updates, unproven = self._node.containers.synchronize(containers)
-        for found in unproven:
-            log.error("container without its claim", container=str(found.container), reason=found.reason)
-        self._to_prove = [found for found in unproven if found.claim_to_read is not None]
+        self._to_prove.clear()
+        self._note_unproven(unproven)
         return updates
 
     def synchronized(self) -> None:
@@ -77,37 +86,66 @@ class Pinning:
         except UnknownConsumerError as error:
             await self._read_claim_once(error, container)
             placement = self._node.containers.create(container)
+        self._expect_report(container.id)
         log.debug("container placed", container=str(container), cpus=str(placement.cpus), moved=len(placement.updates))
         return placement
 
     def created(self, container_id: str) -> None:
-        """The runtime has stored the container, so that updates reach it."""
+        """The runtime has stored the container."""
         self._node.containers.created(container_id)
         self.wake()
 
     def start(self, container: Container) -> None:
         """Raises PlacementError when the container was not placed, or its CPUs were given to a claim since."""
         self._node.containers.check_start(container)
+        self._expect_report(container.id)
+
+    def started(self, container: Container) -> None:
+        """The container runs, so that updates reach it."""
+        self._reported(container.id, self._node.containers.started(container))
 
     def update(self, container: Container) -> ContainerUpdate | None:
         """The kubelet changes a container's resources: repeats its CPUs, which must not change."""
         cpus = self._node.containers.repeat_cpus(container.id)
+        self._expect_report(container.id)
         return ContainerUpdate(container.id, cpus) if cpus else None
+
+    def updated(self, container: Container) -> None:
+        """The runtime has changed the container's resources, after it has taken the CPUs from our answer."""
+        self._reported(container.id, self._node.containers.updated(container))
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
         """A container has ended."""
         updates = self._node.containers.stopped(container_id)
-        self.wake()
+        self._reported(container_id)
         return updates
 
     def removed(self, container_id: str) -> None:
         """A container is gone; the runtime may not have reported its end."""
         self._node.containers.ended(container_id)  # no updates: this hook's reply cannot carry them
-        self.wake()
+        self._reported(container_id)
 
     def disconnected(self, reason: str) -> None:
         """The runtime is not connected: containers may come and go unseen."""
         self._node.containers.disconnected()
+        self._due.clear()
+        self._settled.set()
+
+    def _expect_report(self, container_id: str) -> None:
+        self._due[container_id] = asyncio.get_running_loop().time() + REPORT_SECONDS
+        self.wake()
+
+    def _reported(self, container_id: str, unproven: UnprovenContainer | None = None) -> None:
+        self._due.pop(container_id, None)
+        if unproven is not None:
+            self._note_unproven([unproven])
+        self._settled.set()
+        self.wake()
+
+    def _note_unproven(self, unproven: Sequence[UnprovenContainer]) -> None:
+        for found in unproven:
+            log.error("container without its claim", container=str(found.container), reason=found.reason)
+        self._to_prove += [found for found in unproven if found.claim_to_read is not None]
 
     # ---- pushes
 
@@ -115,8 +153,16 @@ class Pinning:
         """Something has changed that may need a push."""
         self._wake.set()
 
-    async def wait_for_push(self, claim: HeldClaim) -> None:
-        """Waits for a push under way that still names the claim's CPUs."""
+    async def wait_until_settled(self, claim: HeldClaim) -> None:
+        """Waits for what may still bring other containers onto the claim's CPUs: a push under way, starts, updates."""
+        await self._wait_for_push(claim)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self._node.containers.unsettled_on(claim.cpus, claim.ref.uid):
+                    self._settled.clear()
+                    await self._settled.wait()
+
+    async def _wait_for_push(self, claim: HeldClaim) -> None:
         if self._under_way is None or self._under_way[0].cpus.isdisjoint(claim.cpus):
             return
         try:
@@ -133,25 +179,44 @@ class Pinning:
         failed: dict[str, float] = {}  # container -> when its update is sent again
         while True:
             self._wake.clear()
-            await self._prove_again()
+            await self._prove_again(loop.time())
+            self._expire_reports(loop.time())
             failed = {container: due for container, due in failed.items() if due > loop.time()}
             while update := self._node.containers.next_push(frozenset(failed)):
                 if not await self._push(pusher, update):
                     failed[update.container_id] = loop.time() + RETRY_SECONDS
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(min(failed.values(), default=None)):
+                async with asyncio.timeout_at(self._next_deadline(failed)):
                     await self._wake.wait()
 
-    async def _prove_again(self) -> None:
+    def _next_deadline(self, failed: Mapping[str, float]) -> float | None:
+        deadlines = [*failed.values(), *self._due.values()]
+        return min(deadlines if self._prove_at is None else [*deadlines, self._prove_at], default=None)
+
+    def _expire_reports(self, now: float) -> None:
+        for container_id in [known for known, due in self._due.items() if due <= now]:
+            del self._due[container_id]
+            self._node.containers.expire(container_id)
+            self._settled.set()
+
+    async def _prove_again(self, now: float) -> None:
         """Reads the claims of containers whose pods may have joined them while no agent ran."""
+        if self._prove_at is not None and now < self._prove_at:
+            return
+        unread: list[UnprovenContainer] = []
         while self._to_prove and self._node.containers.connection is Connection.PUSHABLE:
             found = self._to_prove.pop()
             assert found.claim_to_read is not None
             try:
                 await self._learn_consumers(found.claim_to_read)
                 self._node.containers.prove_again(found.container)
+            except NotReadyError as error:
+                log.warning("claim of a container not read", container=str(found.container), error=str(error))
+                unread.append(found)
             except (ClaimError, PlacementError) as error:
                 log.warning("container still without its claim", container=str(found.container), error=str(error))
+        self._to_prove += unread
+        self._prove_at = now + READ_AGAIN_SECONDS if unread else None
 
     async def _push(self, pusher: Pusher, update: ContainerUpdate) -> bool:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

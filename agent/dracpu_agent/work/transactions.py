@@ -71,14 +71,14 @@ class ClaimTransactions:
         claims: ClaimReader,
         state_file: StateFile,
         cdi: CdiDirectory,
-        wait_for_push: Callable[[HeldClaim], Awaitable[None]],
+        wait_until_settled: Callable[[HeldClaim], Awaitable[None]],
         observer: Observer,
     ) -> None:
         self._node = node
         self._claims = claims
         self._state_file = state_file
         self._cdi = cdi
-        self._wait_for_push = wait_for_push  # for an update under way that still names the claim's CPUs
+        self._wait_until_settled = wait_until_settled  # for an update under way that still names the claim's CPUs
         self._observer = observer
         self._busy: dict[str, _Turn] = {}  # claim UID -> the lock of its transactions
 
@@ -128,7 +128,7 @@ class ClaimTransactions:
         self._check_node()
         granted = await self._grant(ref)
         try:
-            await self._wait_for_push(granted.claim)
+            await self._wait_until_settled(granted.claim)
             await self._state_file.save()  # writes nothing when the disk has this state already
             await asyncio.to_thread(self._cdi.write, granted.claim)
         except BaseException:

@@ -38,9 +38,11 @@ class Container:
     name: str
     env: tuple[str, ...] = ()
     cdi_devices: tuple[str, ...] = ()
-    cpus: str = ""  # the cpuset of its cgroup; "": it may run on all CPUs
-    state: "nri.ContainerState.ValueType" = nri.CONTAINER_CREATED
+    spec_cpus: str = ""  # in the runtime's record; "": all CPUs
+    cgroup_cpus: str | None = None  # the cpuset of its cgroup; None before the cgroup is written, at the start
+    state: "nri.ContainerState.ValueType" = nri.CONTAINER_UNKNOWN  # as the runtime reports it
     stored: bool = False  # False while it is being created: updates do not find it
+    process: bool = False  # whether its program runs: the runtime reports this later
     ballast: int = 0  # bytes of environment, to make messages large
     program: Program = FOR_EVER
     exit_code: int = 0
@@ -48,9 +50,14 @@ class Container:
     ending: "asyncio.Task[None] | None" = None  # waits until the program ends, if it ends by itself
 
     @property
+    def cpus(self) -> str:
+        """The CPUs on which it runs, or will run by the runtime's record."""
+        return self.spec_cpus if self.cgroup_cpus is None else self.cgroup_cpus
+
+    @property
     def started(self) -> bool:
         """Whether the container was started, and may have ended since."""
-        return self.state != nri.CONTAINER_CREATED
+        return self.state in (nri.CONTAINER_RUNNING, nri.CONTAINER_STOPPED)
 
     @property
     def running(self) -> bool:
@@ -74,5 +81,5 @@ class Container:
             env=["PATH=/bin", *self.env, *(["BALLAST=" + "x" * self.ballast] if self.ballast else [])],
             CDI_devices=[nri.CDIDevice(name=name) for name in self.cdi_devices] if with_cdi else [],
         )
-        message.linux.resources.cpu.cpus = self.cpus
+        message.linux.resources.cpu.cpus = self.spec_cpus
         return message

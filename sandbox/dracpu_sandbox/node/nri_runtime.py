@@ -5,22 +5,23 @@
         web = await runtime.create_container(PodSandbox("web"), "app")
         assert runtime.cpuset_of(web) == "2-7"
 
-It does what containerd does, also where that is surprising: one lock covers hooks and unsolicited updates; updates of
-unknown containers succeed without an effect; an empty cpuset changes nothing; a plugin that answers too late is
-disconnected, and the container is created without it.
+It carries out the procedures of `Containerd`, step by step. One lock covers each hook with the updates in its reply,
+and each unsolicited update; `at_moment` is awaited wherever containerd holds no lock. Updates of unknown containers
+succeed without an effect; an empty cpuset changes nothing; a plugin that answers too late is disconnected, and the
+container is created without it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from google.protobuf.message import Message
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
-from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.node.containerd import Containerd, Hook, HookError, Moment, Report, Steps
 from dracpu_sandbox.node.containers import Container, PodSandbox, next_container_id
 from dracpu_sandbox.node.nri_wire import CallError, ConnectionLost, PluginConnection
 
@@ -29,8 +30,18 @@ _OWN_SERVICE = "nri.pkg.api.v1alpha1.Runtime"
 _PATIENCE = 30.0  # seconds; long enough for slow machines
 
 
-class HookError(SandboxError):
-    """The plugin, or a rule of the runtime, rejected a request of the kubelet."""
+_METHODS: Final[dict["nri.Event.ValueType", tuple[str, type[Message]]]] = {
+    nri.CREATE_CONTAINER: ("CreateContainer", nri.CreateContainerRequest),
+    nri.POST_CREATE_CONTAINER: ("PostCreateContainer", nri.PostCreateContainerRequest),
+    nri.START_CONTAINER: ("StartContainer", nri.StartContainerRequest),
+    nri.POST_START_CONTAINER: ("PostStartContainer", nri.PostStartContainerRequest),
+    nri.UPDATE_CONTAINER: ("UpdateContainer", nri.UpdateContainerRequest),
+    nri.POST_UPDATE_CONTAINER: ("PostUpdateContainer", nri.PostUpdateContainerRequest),
+    nri.STOP_CONTAINER: ("StopContainer", nri.StopContainerRequest),
+    nri.REMOVE_CONTAINER: ("RemoveContainer", nri.RemoveContainerRequest),
+}
+# the hooks that had methods of their own before NRI 0.12, as their replies are not empty
+_ALWAYS_METHODS: Final = (nri.CREATE_CONTAINER, nri.UPDATE_CONTAINER, nri.STOP_CONTAINER)
 
 
 class NriRuntime:
@@ -47,13 +58,13 @@ class NriRuntime:
         self.request_timeout = 2.0
         self.own_methods = True  # False: NRI before 0.12 sends most hooks as StateChange
         self.passes_cdi_devices = True  # False: containerd before 2.3
-        self.sends_post_create = True
         self.skip_ids = False
         self.containers_per_chunk: int | None = None  # Synchronize in several requests
         self.before_chunk: Callable[[int], None] | None = None  # called with the number of each chunk
-        self.failing_updates: set[str] = set()  # containers whose cgroup cannot be written
         self.refuse_registration = ""
-        self.containers: dict[str, Container] = {}
+        self.containerd = Containerd()
+        self.containers = self.containerd.containers
+        self.at_moment: Callable[[Moment, Container], Awaitable[None]] = _go_on
         self.connections = 0  # number of registrations so far
         self.subscribed = 0  # the events in the plugin's answer to Configure
         self.registration = nri.RegisterPluginRequest()
@@ -129,19 +140,8 @@ class NriRuntime:
         start: bool = True,
     ) -> str:
         """Creates and starts a container; returns its id. Raises HookError where the kubelet would get an error."""
-        made = Container(next_container_id(), pod, name, tuple(env), tuple(cdi_devices), cpus)
-        try:
-            await self._create(made)
-        except HookError:
-            # containerd undoes the creation, whether or not the plugin took part in it
-            await self.stop_container(made.id, made)
-            await self.remove_container(made.id, made)
-            raise
-        self.containers[made.id] = made
-        made.stored = True
-        await self._notify()
-        if self.sends_post_create:
-            await self._send("PostCreateContainer", nri.POST_CREATE_CONTAINER, made)
+        made = Container(next_container_id(), pod, name, tuple(env), tuple(cdi_devices), spec_cpus=cpus)
+        await self._carry_out(self.containerd.create(made), made)
         if start:
             await self.start_container(made.id)
         return made.id
@@ -149,46 +149,22 @@ class NriRuntime:
     async def start_container(self, container_id: str) -> None:
         """Starts a created container. Raises HookError."""
         container = self.containers[container_id]
-        try:
-            await self._event("StartContainer", nri.START_CONTAINER, container)
-        except CallError as error:
-            await self.stop_container(container_id)
-            raise HookError(str(error)) from error
-        container.state = nri.CONTAINER_RUNNING
+        await self._carry_out(self.containerd.start(container), container)
 
-    async def stop_container(self, container_id: str, container: Container | None = None) -> None:
+    async def stop_container(self, container_id: str) -> None:
         """Marks the container as ended, and calls the plugin's hook."""
-        ended = container or self.containers[container_id]
-        ended.state = nri.CONTAINER_STOPPED
-        request = nri.StopContainerRequest(pod=ended.pod.message(), container=self._message(ended))
-        try:
-            async with self._nri_lock:
-                answer = await self._call("StopContainer", request)
-                await self._apply(nri.StopContainerResponse.FromString(answer or b"").update)
-        except CallError as error:
-            self.lost.append(f"StopContainer: {error}")  # the runtime only logs it
+        container = self.containers[container_id]
+        await self._carry_out(self.containerd.stop(container), container)
 
-    async def remove_container(self, container_id: str, container: Container | None = None) -> None:
+    async def remove_container(self, container_id: str) -> None:
         """Removes the container from the runtime."""
-        removed = container or self.containers[container_id]
-        self.containers.pop(container_id, None)
-        await self._send("RemoveContainer", nri.REMOVE_CONTAINER, removed)
+        container = self.containers[container_id]
+        await self._carry_out(self.containerd.remove(container), container)
 
     async def update_container(self, container_id: str, *, cpus: str = "") -> None:
         """Changes the container's resources, as the kubelet does; its CPU manager may set cpus. Raises HookError."""
         container = self.containers[container_id]
-        request = nri.UpdateContainerRequest(pod=container.pod.message(), container=self._message(container))
-        request.linux_resources.cpu.cpus = cpus
-        try:
-            async with self._nri_lock:
-                answer = await self._call("UpdateContainer", request)
-        except CallError as error:
-            raise HookError(str(error)) from error
-        for update in nri.UpdateContainerResponse.FromString(answer or b"").update:
-            if update.container_id == container_id:  # an update without the id is ignored
-                cpus = update.linux.resources.cpu.cpus or cpus
-        container.cpus = cpus or container.cpus
-        await self._notify()
+        await self._carry_out(self.containerd.update(container, cpus), container)
 
     def cpuset_of(self, container_id: str) -> str:
         """Returns the cpuset of a container's cgroup; "" allows all CPUs."""
@@ -196,37 +172,64 @@ class NriRuntime:
 
     # ---- hooks
 
-    async def _create(self, made: Container) -> None:
-        request = nri.CreateContainerRequest(pod=made.pod.message(), container=self._message(made))
+    async def _carry_out(self, steps: Steps, container: Container) -> None:
+        given: str | None = None
+        refusal: HookError | None = None
+        try:
+            while True:
+                step = steps.send(given) if refusal is None else steps.throw(refusal)
+                given = refusal = None
+                if isinstance(step, Moment):
+                    await self._notify()
+                    await self.at_moment(step, container)
+                    continue
+                try:
+                    given = await self._hook(step)
+                except HookError as error:
+                    refusal = error
+        except StopIteration:
+            return
+        finally:
+            await self._notify()
+
+    async def _hook(self, step: Hook | Report) -> str:
+        """Calls the plugin and applies the updates in its reply; returns the CPUs that it gives the container."""
+        method, kind = _METHODS[step.event]
+        pod, container = step.container.pod.message(), self._message(step.container)
+        request = kind(pod=pod, container=container)
+        if isinstance(request, nri.UpdateContainerRequest) and isinstance(step, Hook):
+            request.linux_resources.cpu.cpus = step.cpus
         async with self._nri_lock:
             try:
-                answer = await self._call("CreateContainer", request)
+                if self.own_methods or step.event in _ALWAYS_METHODS:
+                    answer = await self._call(method, request)
+                else:
+                    change = nri.StateChangeEvent(event=step.event, pod=pod, container=container)
+                    answer = await self._call("StateChange", change)
             except CallError as error:
-                raise HookError(str(error)) from error
-            response = nri.CreateContainerResponse.FromString(answer or b"")
+                if isinstance(step, Hook):
+                    raise HookError(str(error)) from error
+                self.lost.append(f"{method}: {error}")  # the runtime only logs it
+                return ""
+            return self._take_reply(step, answer or b"")
+
+    def _take_reply(self, step: Hook | Report, answer: bytes) -> str:
+        made = step.container
+        if step.event == nri.CREATE_CONTAINER:
+            response = nri.CreateContainerResponse.FromString(answer)
             updated = [update.container_id for update in response.update]
             if made.id in updated or len(set(updated)) < len(updated):
                 raise HookError("conflicting updates in one answer")
-            made.cpus = response.adjust.linux.resources.cpu.cpus or made.cpus
-            await self._apply(response.update)
-
-    async def _send(self, method: str, event: nri.Event.ValueType, container: Container) -> None:
-        try:
-            await self._event(method, event, container)
-        except CallError as error:
-            self.lost.append(f"{method}: {error}")  # the runtime only logs it
-
-    async def _event(self, method: str, event: nri.Event.ValueType, container: Container) -> None:
-        pod, message = container.pod.message(), self._message(container)
-        async with self._nri_lock:
-            if not self.own_methods:
-                await self._call("StateChange", nri.StateChangeEvent(event=event, pod=pod, container=message))
-            elif event == nri.START_CONTAINER:
-                await self._call(method, nri.StartContainerRequest(pod=pod, container=message))
-            elif event == nri.POST_CREATE_CONTAINER:
-                await self._call(method, nri.PostCreateContainerRequest(pod=pod, container=message))
-            else:
-                await self._call(method, nri.RemoveContainerRequest(pod=pod, container=message))
+            self.containerd.apply(response.update)
+            return response.adjust.linux.resources.cpu.cpus
+        if step.event == nri.STOP_CONTAINER:
+            self.containerd.apply(nri.StopContainerResponse.FromString(answer).update)
+        if step.event == nri.UPDATE_CONTAINER:
+            updates = nri.UpdateContainerResponse.FromString(answer).update
+            self.containerd.apply(update for update in updates if update.container_id != made.id)
+            own = [update for update in updates if update.container_id == made.id]
+            return own[-1].linux.resources.cpu.cpus if own else ""
+        return ""
 
     async def _call(self, method: str, request: Message) -> bytes | None:
         """Calls the plugin; returns None without a plugin, or if the plugin is lost during the call."""
@@ -239,20 +242,6 @@ class NriRuntime:
             self.lost.append(str(lost))
             self.drop()
             return None
-
-    async def _apply(self, updates: Iterable[nri.ContainerUpdate]) -> list[str]:
-        """Writes cgroups; returns the containers whose cgroup could not be written."""
-        failed: list[str] = []
-        for update in updates:
-            container = self.containers.get(update.container_id)
-            if container is None or not container.stored:
-                continue  # not an error for any runtime
-            if container.id in self.failing_updates or container.state == nri.CONTAINER_STOPPED:
-                failed.append(container.id)
-                continue
-            container.cpus = update.linux.resources.cpu.cpus or container.cpus
-        await self._notify()
-        return failed
 
     def _message(self, container: Container) -> nri.Container:
         return container.message(with_cdi=self.passes_cdi_devices)
@@ -320,13 +309,14 @@ class NriRuntime:
             async with self._nri_lock:
                 updates = await self._synchronize(connection)
                 self._plugin = connection
-                await self._apply(updates)
+                self.containerd.apply(updates)
+            await self._notify()
         except (CallError, ConnectionLost) as error:
             self.lost.append(f"handshake: {error}")
             connection.close()
 
     async def _synchronize(self, connection: PluginConnection) -> Sequence[nri.ContainerUpdate]:
-        alive = [known for known in self.containers.values() if known.stored and known.state != nri.CONTAINER_STOPPED]
+        alive = self.containerd.listed()
         size = self.containers_per_chunk or max(len(alive), 1)
         chunks = [alive[start : start + size] for start in range(0, len(alive), size)] or [[]]
         pods = list({known.pod.id: known.pod.message() for known in alive}.values())
@@ -349,6 +339,12 @@ class NriRuntime:
 
     async def _update_containers(self, request: nri.UpdateContainersRequest) -> bytes:
         async with self._nri_lock:  # waits for a running hook
-            if await self._apply(request.update):
-                raise CallError(2, "NRI update of some containers failed")
+            failed = self.containerd.apply(request.update)
+        await self._notify()
+        if failed:
+            raise CallError(2, "NRI update of some containers failed")
         return nri.UpdateContainersResponse().SerializeToString()
+
+
+async def _go_on(moment: Moment, container: Container) -> None:
+    """Lets nothing happen between two steps."""

@@ -364,6 +364,45 @@ class StartContainerResponse(_message.Message):
 Global___StartContainerResponse: _TypeAlias = StartContainerResponse  # noqa: Y015
 
 @_typing.final
+class PostStartContainerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pod(self) -> Global___PodSandbox: ...
+    @_builtins.property
+    def container(self) -> Global___Container: ...
+    def __init__(
+        self,
+        *,
+        pod: Global___PodSandbox | None = ...,
+        container: Global___Container | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod", b"pod"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod", b"pod"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PostStartContainerRequest: _TypeAlias = PostStartContainerRequest  # noqa: Y015
+
+@_typing.final
+class PostStartContainerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PostStartContainerResponse: _TypeAlias = PostStartContainerResponse  # noqa: Y015
+
+@_typing.final
 class UpdateContainerRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -410,6 +449,45 @@ class UpdateContainerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateContainerResponse: _TypeAlias = UpdateContainerResponse  # noqa: Y015
+
+@_typing.final
+class PostUpdateContainerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pod(self) -> Global___PodSandbox: ...
+    @_builtins.property
+    def container(self) -> Global___Container: ...
+    def __init__(
+        self,
+        *,
+        pod: Global___PodSandbox | None = ...,
+        container: Global___Container | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod", b"pod"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod", b"pod"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PostUpdateContainerRequest: _TypeAlias = PostUpdateContainerRequest  # noqa: Y015
+
+@_typing.final
+class PostUpdateContainerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PostUpdateContainerResponse: _TypeAlias = PostUpdateContainerResponse  # noqa: Y015
 
 @_typing.final
 class StopContainerRequest(_message.Message):
