@@ -24,6 +24,7 @@ from dracpu_agent.cluster.device_status import DeviceStatusWriter
 from dracpu_agent.cluster.events import Events
 from dracpu_agent.cluster.slices.controller import SliceController
 from dracpu_agent.errors import refusal_in
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.hotplug import Hotplug, report_incomplete
 from dracpu_agent.host.machine import HostMachine
 from dracpu_agent.kubelet.plugin import KubeletPlugin
@@ -123,7 +124,7 @@ class Agent:
         """Serves until the task is cancelled; claims, files and slices stay as they are."""
         self._state_file.lock()
         try:
-            await asyncio.to_thread(self._recover)
+            await in_file_thread(self._recover)
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
                 for name, work in self._background.items():
                     group.create_task(work(), name=name)
@@ -160,7 +161,7 @@ class Agent:
 async def run(options: RunOptions) -> None:
     """Serves this node until SIGTERM or SIGINT; SIGHUP has the machine read again."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is an agent: what is read now is new enough
-    topology = await asyncio.to_thread(HostMachine(options.sysfs_root, options.procfs_root).topology)
+    topology = await in_file_thread(HostMachine(options.sysfs_root, options.procfs_root).topology)
     report_incomplete(topology)
     reach = access.from_kubeconfig(options.kubeconfig) if options.kubeconfig else access.in_cluster()
     async with ApiClient(reach, version=__version__) as api:

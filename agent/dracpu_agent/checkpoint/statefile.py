@@ -18,6 +18,7 @@ import structlog
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.checkpoint import Checkpoint, CheckpointError
 from dracpu_agent.errors import NotReadyError
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_api.errors import DriverError
 
 CURRENT: Final = "checkpoint.json"
@@ -153,7 +154,7 @@ class StateFile:
         data = checkpoint.encode(self._snapshot())
         if data != self._written:
             started = time.monotonic()
-            write = asyncio.create_task(asyncio.to_thread(_write, self._directory, data), name="checkpoint write")
+            write = asyncio.create_task(in_file_thread(_write, self._directory, data), name="checkpoint write")
             try:
                 problem = await asyncio.shield(write)
             except asyncio.CancelledError:

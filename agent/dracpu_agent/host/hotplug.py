@@ -11,6 +11,7 @@ from typing import Final, NoReturn, Protocol
 
 import structlog
 
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_api.cpuset import CpuSet
 
@@ -81,13 +82,13 @@ class Hotplug:
         return asked
 
     async def _has_changed(self) -> bool:
-        online = await asyncio.to_thread(self._sysfs.online)
+        online = await in_file_thread(self._sysfs.online)
         known = self._known()
         return online != known.online | CpuSet(known.incomplete)
 
     async def _read(self, times_again: int) -> int:
         """Reads the machine and returns how many more times to read it soon."""
-        found = await asyncio.to_thread(self._sysfs.topology)
+        found = await in_file_thread(self._sysfs.topology)
         former = self._known()
         if self._replug(found):
             log.info("CPUs changed", online=str(found.online), was=str(former.online), offline=str(found.offline))

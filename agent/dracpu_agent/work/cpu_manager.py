@@ -6,6 +6,7 @@ from typing import Final, NoReturn
 
 import structlog
 
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cpu_manager import CpuManagerStateError, is_static
 from dracpu_agent.work.changes import Changes
 
@@ -31,7 +32,7 @@ class CpuManagerWatch:
 
     async def _look(self) -> None:
         try:
-            static = await asyncio.to_thread(is_static, self._kubelet_root)
+            static = await in_file_thread(is_static, self._kubelet_root)
         except CpuManagerStateError as error:
             if str(error) != self._problem:
                 self._problem = str(error)

@@ -22,6 +22,7 @@ from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.request import consumer_uids, read_request
 from dracpu_agent.errors import ClaimError, NotReadyError
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.node import Granted, NodeState
 
 READ_SECONDS: Final = 15.0
@@ -130,7 +131,7 @@ class ClaimTransactions:
         try:
             await self._wait_until_settled(granted.claim)
             await self._state_file.save()  # writes nothing when the disk has this state already
-            await asyncio.to_thread(self._cdi.write, granted.claim)
+            await in_file_thread(self._cdi.write, granted.claim)
         except BaseException:
             await self._undo(granted)
             raise
@@ -172,7 +173,7 @@ class ClaimTransactions:
             )
 
     async def _unprepare(self, ref: ClaimRef) -> None:
-        await asyncio.to_thread(self._cdi.delete, ref.uid)
+        await in_file_thread(self._cdi.delete, ref.uid)
         if ref.uid in self._node.claims:
             idle = self._node.release(ref.uid)
             log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
@@ -197,7 +198,7 @@ class ClaimTransactions:
             return
         self._state_file.save_soon()
         try:
-            await asyncio.to_thread(self._cdi.delete, granted.claim.ref.uid)
+            await in_file_thread(self._cdi.delete, granted.claim.ref.uid)
         except ClaimError as error:  # the kubelet gets the error that caused the undoing
             log.warning("CDI file not deleted; no container can use it", uid=granted.claim.ref.uid, error=str(error))
 
