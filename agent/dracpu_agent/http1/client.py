@@ -4,6 +4,9 @@ It exists because its memory is paid on every node: the client library that it r
 It keeps connections open, and supports TLS, streams, timeouts and limits of size. It does not follow redirects (the API
 server sends none, and a token must not follow one) and supports no cookies, proxies or compression.
 
+A load balancer in front of the server may fail over without closing any connection, and then all connections are dead.
+After one of them timed out, idle connections are not reused: each of them would cost another timeout.
+
 Every failure is an HttpError. A connection is reused only after its answer was read to the end.
 """
 
@@ -12,11 +15,13 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
-from dracpu_agent.http1.connection import Connection
+from dracpu_agent.http1.connection import UNACKNOWLEDGED_SECONDS, Connection
 from dracpu_agent.http1.exchange import Exchange
 from dracpu_agent.http1.message import ConnectionLostError, HttpError, encode_request
 from dracpu_agent.http1.origin import Origin
@@ -56,18 +61,20 @@ class Answer:
 class StreamedAnswer:
     """An answer whose body is read as it arrives: iterate over it, or `read` the rest of it."""
 
-    def __init__(self, exchange: Exchange, silence: float, limit: int) -> None:
+    def __init__(
+        self, exchange: Exchange, silence_timeout: Callable[[], AbstractAsyncContextManager[None]], limit: int
+    ) -> None:
         self.status = exchange.head.status
         self.headers = exchange.head.headers
         self._exchange = exchange
-        self._silence = silence
+        self._silence_timeout = silence_timeout
         self._limit = limit
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        async with _silence_timeout(self._silence):
+        async with self._silence_timeout():
             piece = await self._exchange.receive()
         if not piece:
             raise StopAsyncIteration
@@ -75,7 +82,7 @@ class StreamedAnswer:
 
     async def read(self) -> bytes:
         """The rest of the body, for example the message of an error."""
-        async with _silence_timeout(self._silence):
+        async with self._silence_timeout():
             return await self._exchange.read(self._limit)
 
 
@@ -113,10 +120,12 @@ class HttpClient:
     ) -> Answer:
         """The complete answer; raises HttpTimeoutError after `seconds`."""
         request = self._encode(method, target, headers, body)
+        began = _now()
         try:
             async with asyncio.timeout(seconds), self._exchange(method, request) as exchange:
                 content = await exchange.read(self._limits.answer_bytes)
         except TimeoutError as error:
+            self._close_idle(opened_before=began)
             raise HttpTimeoutError(f"no answer within {seconds:g} s") from error
         return Answer(exchange.head.status, exchange.head.headers, content)
 
@@ -126,10 +135,11 @@ class HttpClient:
     ) -> AsyncGenerator[StreamedAnswer, None]:
         """The answer as soon as its head has arrived. It has no time limit, unless nothing arrives for `silence` s."""
         request = self._encode(method, target, headers, None)
+        silence_timeout = partial(self._silence_timeout, silence)
         async with contextlib.AsyncExitStack() as until_left:
-            async with _silence_timeout(silence):
+            async with silence_timeout():
                 exchange = await until_left.enter_async_context(self._exchange(method, request))
-            yield StreamedAnswer(exchange, silence, self._limits.answer_bytes)
+            yield StreamedAnswer(exchange, silence_timeout, self._limits.answer_bytes)
 
     def _encode(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         return encode_request(method, self._origin.base + target, self._origin.authority, headers, body)
@@ -202,15 +212,27 @@ class HttpClient:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
+        if connection.unreachable:
+            self._close_idle(opened_before=_now() - UNACKNOWLEDGED_SECONDS)
+
+    def _close_idle(self, *, opened_before: float) -> None:
+        """Closes idle connections that are probably dead, because another one was silent from that time on."""
+        for connection in [idle for idle in self._idle if idle.opened_at <= opened_before]:
+            self._idle.remove(connection)
+            connection.abort()
+
+    @contextlib.asynccontextmanager
+    async def _silence_timeout(self, seconds: float) -> AsyncGenerator[None, None]:
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            self._close_idle(opened_before=_now())  # a stream is silent for long also when its server is there
+            raise HttpTimeoutError(f"the server sent nothing for {seconds:g} s") from error
 
 
-@contextlib.asynccontextmanager
-async def _silence_timeout(seconds: float) -> AsyncGenerator[None, None]:
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        raise HttpTimeoutError(f"the server sent nothing for {seconds:g} s") from error
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _reason(error: OSError) -> str:

@@ -1,16 +1,26 @@
 """A connection of the HTTP client: sends and receives bytes, and is watched while it is idle.
 
 It is an asyncio protocol and not a pair of asyncio's streams, as a StreamReader reports nothing while nobody reads: a
-server that closes an idle connection, or sends data on it unasked, must be noticed at once.
+server that closes an idle connection, or sends data on it unasked, must be noticed at once. A server that
+disappears does not close its connections: the kernel notices that nothing acknowledges what was sent.
 """
 
 import asyncio
+import errno
+import socket
+import sys
 from collections.abc import Callable
 from typing import Final, cast
 
 from dracpu_agent.http1.message import ConnectionLostError
 
+UNACKNOWLEDGED_SECONDS: Final = 5  # after that the kernel gives a connection up: less than a request's time limit
+KEEPALIVE_IDLE_SECONDS: Final = 15  # silence after which the kernel probes whether the server is still there
+KEEPALIVE_INTERVAL_SECONDS: Final = 5
+
 _BUFFER_LIMIT: Final = 64 * 1024  # bytes that wait for `receive`; beyond, reading pauses and the server has to wait
+# Linux: a connection that was given up has the last error of its route, if there was one
+_UNREACHABLE: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
 
 class Connection(asyncio.Protocol):
@@ -18,6 +28,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, on_open: Callable[["Connection"], None], on_closed: Callable[["Connection"], None]) -> None:
         self.closed = asyncio.Event()  # the socket is closed
+        self.opened_at = 0.0  # of the loop's clock
         self._on_open = on_open
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
@@ -57,6 +68,11 @@ class Connection(asyncio.Protocol):
 
     # ---- for the pool
 
+    @property
+    def unreachable(self) -> bool:
+        """Whether the connection ended because the kernel could not reach the server any more."""
+        return isinstance(self._error, OSError) and self._error.errno in _UNREACHABLE
+
     def begin_idle(self, seconds: float) -> bool:
         """Keeps the connection open for this time. Returns False, and aborts it, when it cannot be reused."""
         assert self._transport is not None
@@ -84,6 +100,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open, including TLS."""
         self._transport = cast(asyncio.Transport, transport)
+        self.opened_at = asyncio.get_running_loop().time()
+        _detect_silent_loss(transport.get_extra_info("socket"))
         self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
@@ -116,3 +134,11 @@ class Connection(asyncio.Protocol):
     def _wake_receiver(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
+
+
+def _detect_silent_loss(connected: socket.socket) -> None:
+    if sys.platform == "linux":
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_SECONDS * 1000)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SECONDS)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
