@@ -176,7 +176,7 @@ async def _api(assets: Path) -> AsyncIterator[Api]:
             kubeconfig.write_text(json.dumps(control_plane.kubeconfig))
             access = from_kubeconfig(kubeconfig)
             headers: Mapping[str, str] = {"Authorization": f"Bearer {access.token()}"} if access.token else {}
-            connector = aiohttp.TCPConnector(ssl=access.tls or True)
+            connector = aiohttp.TCPConnector(ssl=access.tls() if access.tls else True)
             async with aiohttp.ClientSession(access.server, headers=headers, connector=connector) as session:
                 yield Api(session)
 

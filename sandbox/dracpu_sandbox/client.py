@@ -93,7 +93,7 @@ class KubeClient:
     def from_kubeconfig(cls, path: Path) -> Self:
         """Connects to the server of a kubeconfig's current context. Needs a running loop."""
         access = from_kubeconfig(path)
-        return cls(access.server, access.tls, access.token() if access.token else "")
+        return cls(access.server, access.tls() if access.tls else None, access.token() if access.token else "")
 
     async def __aenter__(self) -> Self:
         return self

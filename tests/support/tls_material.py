@@ -1,4 +1,4 @@
-"""A self-signed certificate for 127.0.0.1 and its key, valid for a hundred years; used in tests only."""
+"""Two self-signed certificates for 127.0.0.1 and their keys, valid for a hundred years; used in tests only."""
 
 CERTIFICATE = """\
 -----BEGIN CERTIFICATE-----
@@ -19,5 +19,28 @@ KEY = """\
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg28zF/YzQbcHXqusz
 IAMiah+z3pi68DaL90tszaGZDRWhRANCAARZi4e4VywV1r0eQPvuceUbvhg4XzQ0
 pqW4KnlrIwJFFMtVRUcHp7AdsPKl9GA6OPTpUAQ05GqejaQawp+8y5Lx
+-----END PRIVATE KEY-----
+"""
+
+# another authority, as after a rotation
+NEXT_CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBojCCAUigAwIBAgIUTx6KLR6EkTVYM989TzYhoq38QY0wCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNZmFrZS1hcGktbmV4dDAgFw0yNjExMTkwNzQ4MDNaGA8yMTI2
+MTAyNjA3NDgwM1owGDEWMBQGA1UEAwwNZmFrZS1hcGktbmV4dDBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABJfvY5osueIQkKG7slgjlGsfgWqobf90hRSq1dCqNqdy
+aUF/l32ejvHoU2YbE6OZPxTJ8GQydzSAZT22sxWgci2jbjBsMB0GA1UdDgQWBBT0
+H/t/6IXUdoiI+e68qKjDRv0nozAfBgNVHSMEGDAWgBT0H/t/6IXUdoiI+e68qKjD
+Rv0nozAPBgNVHRMBAf8EBTADAQH/MBkGA1UdEQQSMBCHBH8AAAGCCGFwaS50ZXN0
+MAoGCCqGSM49BAMCA0gAMEUCICyjCMP0xXktO4lUg+GffTVdp8VjaWiVCblMsZsu
+E44pAiEA8dZ2yST7HUebB7ksES18lp4g/3Nu2IHX4TrdFBfNnok=
+-----END CERTIFICATE-----
+"""
+
+NEXT_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgiXvP7Gfnhy4Z/95h
+ors2KyqXJTnaShysg1X1zJ/A95GhRANCAASX72OaLLniEJChu7JYI5RrH4FqqG3/
+dIUUqtXQqjancmlBf5d9no7x6FNmGxOjmT8UyfBkMnc0gGU9trMVoHIt
 -----END PRIVATE KEY-----
 """

@@ -42,7 +42,7 @@ def test_a_pod_finds_the_server_in_its_environment(account: Path, host: str, ser
     access = in_cluster({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}, account)
     assert access.server == server
     assert access.tls is not None
-    assert access.tls.verify_mode == ssl.CERT_REQUIRED
+    assert access.tls().verify_mode == ssl.CERT_REQUIRED
     assert access.token is not None
     assert access.token() == "secret-1"
     assert "secret-1" not in repr(access)
@@ -77,14 +77,14 @@ def test_a_kubeconfig_contains_certificates_or_refers_to_files(tmp_path: Path) -
         access = kubeconfig(tmp_path, {"server": "https://10.0.0.1:6443/", **cluster}, user)
         assert access.server == "https://10.0.0.1:6443"
         assert access.tls is not None
-        assert len(access.tls.get_ca_certs()) == 1
-        assert access.tls.verify_mode == ssl.CERT_REQUIRED
+        assert len(access.tls().get_ca_certs()) == 1
+        assert access.tls().verify_mode == ssl.CERT_REQUIRED
 
 
 def test_certificates_are_not_verified_only_if_the_kubeconfig_says_so(tmp_path: Path) -> None:
     access = kubeconfig(tmp_path, {"server": "https://10.0.0.1", "insecure-skip-tls-verify": True}, {})
     assert access.tls is not None
-    assert access.tls.verify_mode == ssl.CERT_NONE
+    assert access.tls().verify_mode == ssl.CERT_NONE
 
 
 def test_a_kubeconfig_contains_a_token_or_refers_to_a_file(tmp_path: Path) -> None:

@@ -173,13 +173,13 @@ async def test_tls_is_verified_against_the_given_authority(tmp_path: Path) -> No
     own.load_cert_chain(pem)
     async with FakeApi(tls=own) as server:
         server.add("nodes", {"metadata": {"name": "n1"}})
-        trusting = ApiAccess(server.url, tls=ssl.create_default_context(cadata=CERTIFICATE))
+        trusting = ApiAccess(server.url, tls=lambda: ssl.create_default_context(cadata=CERTIFICATE))
         async with ApiClient(trusting, version="1") as client:
             assert (await client.get(NODES, "n1"))["metadata"]["name"] == "n1"
         by_name = ApiAccess(server.url, tls=trusting.tls, server_name="api.test")
         async with ApiClient(by_name, version="1") as client:
             await client.get(NODES, "n1")
-        async with ApiClient(ApiAccess(server.url, tls=ssl.create_default_context()), version="1") as client:
+        async with ApiClient(ApiAccess(server.url, tls=ssl.create_default_context), version="1") as client:
             with pytest.raises(UnavailableError, match="certificate"):
                 await client.get(NODES, "n1")
         # a name that the certificate does not have

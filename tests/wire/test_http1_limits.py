@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ async def test_a_connection_that_opens_after_the_client_was_closed_is_not_used(o
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        client = HttpClient(url, tls=ssl.create_default_context(cadata=CERTIFICATE))
+        client = HttpClient(url, tls=partial(ssl.create_default_context, cadata=CERTIFICATE))
         asking = asyncio.create_task(ask(client))
         accepted, _ = await loop.sock_accept(listener)
         await client.close()
@@ -229,7 +230,7 @@ async def test_a_server_that_sends_faster_than_the_client_reads_has_to_wait() ->
 
 
 async def test_tls_connections_are_reused(own_tls: ssl.SSLContext) -> None:
-    trusting = ssl.create_default_context(cadata=CERTIFICATE)
+    trusting = partial(ssl.create_default_context, cadata=CERTIFICATE)
     async with scripted(answering(HELLO, CHUNKED + b"0\r\n\r\n"), tls=own_tls) as server:
         for name in (None, "api.test"):
             client = HttpClient(f"https://127.0.0.1:{server.port}", tls=trusting, server_name=name)
@@ -244,7 +245,7 @@ async def test_tls_connections_are_reused(own_tls: ssl.SSLContext) -> None:
 async def test_no_request_is_sent_to_a_server_without_a_trusted_certificate(
     own_tls: ssl.SSLContext, authority: str | None, name: str | None
 ) -> None:
-    tls = ssl.create_default_context(cadata=authority) if authority else None
+    tls = partial(ssl.create_default_context, cadata=authority) if authority else None
     async with scripted(hang_up, tls=own_tls) as server:
         client = HttpClient(f"https://127.0.0.1:{server.port}", tls=tls, server_name=name)
         with pytest.raises(ConnectError, match="certificate is not trusted"):

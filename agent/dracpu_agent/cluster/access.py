@@ -1,6 +1,7 @@
 """The access to the API server: from inside a pod, or with a kubeconfig file.
 
-Credentials never appear in a repr, a log line or an error.
+Credentials and certificates that are in files are replaced while the agent runs, and are read again then. They never
+appear in a repr, a log line or an error.
 """
 
 import base64
@@ -8,15 +9,21 @@ import binascii
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from dracpu_agent.cluster.errors import ClusterConfigError
+
+log = structlog.stdlib.get_logger(__name__)
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NOT_SUPPORTED: Final = ("exec", "auth-provider", "username", "password")
+
+_Version = tuple[int, int, int]  # of a file: it differs after each replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class ApiAccess:
     """The API server's address and the agent's credentials."""
 
     server: str  # "https://10.96.0.1:443", without a slash at the end
-    tls: ssl.SSLContext | None = field(default=None, repr=False)  # None: plain HTTP
+    tls: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)  # for a new connection; None: plain HTTP
     server_name: str | None = None  # the name in the server's certificate, if the address is another
     token: Callable[[], str] | None = field(default=None, repr=False)
 
@@ -34,20 +41,59 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._version: tuple[int, int, int] | None = None
+        self._version: _Version | None = None
         self._token = ""
 
     def __call__(self) -> str:
         # the file is on a tmpfs: stat takes microseconds, less than using a thread
         try:
-            stat = self._path.stat()
-            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            version = _version(self._path)
             if version != self._version:
                 self._token = self._path.read_text().strip()
                 self._version = version
         except OSError as error:
             raise ClusterConfigError(f"cannot read the token {self._path}: {error.strerror}") from error
         return self._token
+
+
+class TlsFiles:
+    """Builds the TLS context for new connections again when one of its files changes, as when the cluster's certificate
+    authority is rotated.
+
+    While the new files cannot be used, for example because only one of a certificate and its key has been replaced, the
+    former context stays in use and the next connection tries again.
+    """
+
+    def __init__(self, build: Callable[[], ssl.SSLContext], files: Sequence[Path]) -> None:
+        self._build = build
+        self._files = files
+        self._versions = self._present_versions()
+        self._context = build()
+        self._problem = ""
+
+    def __call__(self) -> ssl.SSLContext:
+        versions = self._present_versions()
+        if versions == self._versions:
+            return self._context
+        try:
+            self._context = self._build()
+        except ClusterConfigError as error:
+            if str(error) != self._problem:
+                log.warning("certificates not reloaded, the former ones stay in use", error=str(error))
+            self._problem = str(error)
+        else:
+            self._versions, self._problem = versions, ""
+            log.info("certificates reloaded", files=[str(file) for file in self._files])
+        return self._context
+
+    def _present_versions(self) -> list[_Version | None]:
+        versions: list[_Version | None] = []
+        for file in self._files:
+            try:
+                versions.append(_version(file))
+            except OSError:  # the build reports it
+                versions.append(None)
+        return versions
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, account: Path = SERVICE_ACCOUNT) -> ApiAccess:
@@ -58,10 +104,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, account: Path = SERVICE_
     token = TokenFile(account / "token")
     token()  # so that a missing token is reported now, not at the first request
     authority = account / "ca.crt"
-    try:
-        tls = _trust(authority.read_bytes(), source=authority)
-    except OSError as error:
-        raise ClusterConfigError(f"cannot read the certificate authority {authority}: {error.strerror}") from error
+    tls = TlsFiles(lambda: _trust_file(authority), [authority])
     address = f"[{host}]" if ":" in host else host
     return ApiAccess(f"https://{address}:{port}", tls=tls, token=token)
 
@@ -98,7 +141,8 @@ class _Kubeconfig:
         server = str(cluster.get("server") or "").rstrip("/")
         if not server.startswith(("https://", "http://")):
             raise self._error(f'the server "{server}" is not an https:// or http:// address')
-        tls = self._tls(cluster, user) if server.startswith("https://") else None
+        files = [*self._files(cluster, "certificate-authority"), *self._files(user, "client-certificate", "client-key")]
+        tls = TlsFiles(lambda: self._tls(cluster, user), files) if server.startswith("https://") else None
         return ApiAccess(server, tls=tls, server_name=cluster.get("tls-server-name"), token=self._token(user))
 
     def _named(self, section: str, name: object, kind: str) -> dict[str, Any]:
@@ -124,6 +168,11 @@ class _Kubeconfig:
             self._load_client_certificate(context, certificate, key)
         return context
 
+    def _files(self, section: Mapping[str, Any], *names: str) -> list[Path]:
+        """The files of those names that `_material` reads."""
+        named = [name for name in names if section.get(name) and not section.get(f"{name}-data")]
+        return [self._path.parent / section[name] for name in named]
+
     def _material(self, section: Mapping[str, Any], name: str) -> bytes | None:
         """The value of `<name>-data`, or the content of the file `<name>`, relative to the kubeconfig."""
         try:
@@ -147,6 +196,18 @@ class _Kubeconfig:
 
     def _error(self, what: str) -> ClusterConfigError:
         return ClusterConfigError(f"kubeconfig {self._path}: {what}")
+
+
+def _version(path: Path) -> _Version:
+    stat = path.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def _trust_file(authority: Path) -> ssl.SSLContext:
+    try:
+        return _trust(authority.read_bytes(), source=authority)
+    except OSError as error:
+        raise ClusterConfigError(f"cannot read the certificate authority {authority}: {error.strerror}") from error
 
 
 def _trust(authority: bytes | None, *, source: Path) -> ssl.SSLContext:

@@ -93,12 +93,12 @@ class HttpClient:
         self,
         url: str,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         server_name: str | None = None,
         limits: Limits = Limits(),
     ) -> None:
         self._origin = Origin.parse(url)
-        self._tls = tls  # None: trust the system's authorities, if the URL is https
+        self._tls = tls  # called for each new connection; None: trust the system's authorities, if the URL is https
         self._server_name = server_name  # the name in the server's certificate, if the URL has another
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.connections)
@@ -179,7 +179,9 @@ class HttpClient:
     async def _connect(self) -> Connection:
         self._check_open()
         server, seconds = self._origin.authority, self._limits.connect_seconds
-        tls: ssl.SSLContext | bool | None = (self._tls or True) if self._origin.secure else None
+        tls: ssl.SSLContext | bool | None = None
+        if self._origin.secure:
+            tls = self._tls() if self._tls else True
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await asyncio.get_running_loop().create_connection(
