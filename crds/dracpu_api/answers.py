@@ -6,8 +6,8 @@
 import json
 from typing import Final, Literal, NamedTuple
 
-from dracpu_api.errors import ApiError, UnavailableError, api_error
-from dracpu_api.resources import JsonObject
+from dracpu_api.errors import ApiError, Named, UnavailableError, api_error
+from dracpu_api.resources import JsonObject, Resource
 
 NOT_UNDERSTOOD: Final = "NotUnderstood"  # the reason of errors about answers that make no sense
 
@@ -40,13 +40,44 @@ def read_event(line: bytes, what: str) -> WatchEvent:
     return WatchEvent(kind, subject)
 
 
-def refusal(status: int, payload: bytes, what: str, *, retry_after: str = "") -> ApiError:
-    """The error for an answer with an HTTP status of 300 or more; `retry_after` is the header of that name."""
+def read_stored(payload: bytes, what: str, resource: Resource, name: str) -> JsonObject:
+    """The stored object of that kind, or its metadata alone; `name` is empty when the API server chose the name. A
+    proxy that answers with JSON of its own must not be taken for the API server."""
+    answer = read_object(payload, what)
+    metadata = answer.get("metadata")
+    if (
+        answer.get("kind") not in (resource.kind, "PartialObjectMetadata")
+        or not isinstance(metadata, dict)
+        or metadata.get("name") != (name or metadata.get("name"))
+        or not all(isinstance(metadata.get(field), str) for field in ("name", "uid", "resourceVersion"))
+    ):
+        raise UnavailableError(f"{what}: the answer is not the {resource.kind}", reason=NOT_UNDERSTOOD)
+    return answer
+
+
+def read_list(payload: bytes, what: str, resource: Resource) -> JsonObject:
+    """The list of objects of that kind, or of their metadata alone. Another answer must not be taken for an empty
+    list: what is not in a list counts as deleted."""
+    answer = read_object(payload, what)
+    metadata, items = answer.get("metadata"), answer.get("items", "missing")
+    if (
+        answer.get("kind") not in (f"{resource.kind}List", "PartialObjectMetadataList")
+        or not isinstance(items, list | None)  # null is an empty list
+        or not isinstance(metadata, dict)
+        or not isinstance(metadata.get("resourceVersion"), str)
+    ):
+        raise UnavailableError(f"{what}: the answer is not a {resource.kind}List", reason=NOT_UNDERSTOOD)
+    return answer
+
+
+def refusal(status: int, payload: bytes, what: str, *, retry_after: str = "", named: Named | None = None) -> ApiError:
+    """The error for an answer with an HTTP status of 300 or more; `retry_after` is the header of that name, `named` the
+    object that the request is about."""
     body = _decoded(payload)
     if not isinstance(body, dict):
         body = {"message": _plain(payload)}
     seconds = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None
-    return api_error(status, body, what=what, retry_after=seconds)
+    return api_error(status, body, what=what, retry_after=seconds, named=named)
 
 
 def _plain(payload: bytes) -> str:

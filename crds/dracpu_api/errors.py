@@ -2,6 +2,7 @@
 handle each, and with messages that a person can act on."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 
@@ -23,8 +24,13 @@ class UnavailableError(ApiError):
     """No answer, or one that asks to try again later (429, 5xx). The request may or may not have been carried out."""
 
 
+class NotServedError(UnavailableError):
+    """404 that does not name the requested object. The API server does not serve the kind, or the answer comes from
+    something else: a proxy or a load balancer answers so while its API servers are away."""
+
+
 class NotFoundError(ApiError):
-    """404: the object does not exist, or the API server does not serve its kind."""
+    """404 in which the API server names the requested object: it does not exist."""
 
 
 class ConflictError(ApiError):
@@ -47,13 +53,38 @@ class InvalidError(RefusedError):
     """400 or 422: the API server does not accept the object."""
 
 
-def api_error(status: int, body: object, *, what: str, retry_after: float | None = None) -> ApiError:
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The object that a request names."""
+
+    plural: str
+    name: str
+
+
+def api_error(
+    status: int, body: object, *, what: str, retry_after: float | None = None, named: Named | None = None
+) -> ApiError:
     """The error for an HTTP status of 300 or more. `body` is the answer's decoded JSON, usually a Status object; `what`
-    names the request in the message."""
+    describes the request in the message."""
     fields = body if isinstance(body, Mapping) else {}
     reason = str(fields.get("reason") or f"Http{status}")
     detail = str(fields.get("message") or "no explanation was given")
-    return _type_of(status, detail)(f"{what}: {reason}: {detail}", reason=reason, retry_after=retry_after)
+    error = _type_of(status, detail)
+    if error is NotFoundError and not _reports_missing(fields, named):
+        error = NotServedError
+    return error(f"{what}: {reason}: {detail}", reason=reason, retry_after=retry_after)
+
+
+def _reports_missing(status: Mapping[str, object], named: Named | None) -> bool:
+    """Whether this is the API server's own report that an object does not exist, and not just any 404."""
+    details = status.get("details")
+    if not isinstance(details, Mapping) or named is None:
+        return False
+    head = (status.get("apiVersion"), status.get("kind"), status.get("reason"))
+    return head == ("v1", "Status", "NotFound") and (details.get("kind"), details.get("name")) == (
+        named.plural,
+        named.name,
+    )
 
 
 def _type_of(status: int, detail: str) -> type[ApiError]:

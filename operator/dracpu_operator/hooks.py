@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from dracpu_api.errors import ApiError, ConflictError, NotFoundError, NotServedError, UnavailableError
 from dracpu_api.resources import CONFIGS, CPU_NODES, RESOURCE_CLAIMS, Json, Resource
 from dracpu_operator.api import access
 from dracpu_operator.api.cluster import Cluster
@@ -34,7 +34,7 @@ async def default_config(kubeconfig: Path | None, manifest: Json, waits: Waits |
     """Creates or updates the chart's config; returns a sentence about what was done."""
     waits = waits or Waits()
     async with Cluster(await access.load(kubeconfig)) as cluster:
-        return await _retried(lambda: _put(cluster, manifest), waits, NotFoundError, ConflictError)
+        return await _retried(lambda: _put(cluster, manifest), waits, ConflictError)
 
 
 async def uninstall_check(kubeconfig: Path | None, waits: Waits | None = None) -> list[Holder]:
@@ -71,7 +71,6 @@ async def _put(cluster: Cluster, manifest: Json) -> str:
         )
     uid = None if existing is None else existing["metadata"]["uid"]
     body = {"metadata": {**manifest["metadata"], **({"uid": uid} if uid else {})}, "spec": manifest["spec"]}
-    # a 404 means that the kind is not served yet: when only the object is missing, it is created
     written = await cluster.apply(CONFIGS, body, manager=CHART, force=False)
     if existing is None:
         return f"CpuDriverConfig {name}: created"
@@ -95,7 +94,7 @@ async def _holders(cluster: Cluster) -> list[Holder]:
 async def _all(cluster: Cluster, resource: Resource, holders: Callable[[Json], list[Holder]]) -> list[Holder]:
     try:
         return [holder async for raw in cluster.items(resource) for holder in holders(raw)]
-    except NotFoundError:  # the kind is not served, so there are no objects of it
+    except NotServedError:  # so there are no objects of the kind
         return []
 
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from dracpu_api.answers import read_event, read_object, refusal
-from dracpu_api.errors import ExpiredError, ForbiddenError, NotFoundError, UnavailableError
+from dracpu_api.answers import read_event, read_list, read_object, read_stored, refusal
+from dracpu_api.errors import ExpiredError, ForbiddenError, NotServedError, UnavailableError
+from dracpu_api.resources import NODES
 
 
 def test_an_object_is_read() -> None:
@@ -50,7 +51,58 @@ def test_a_retry_after_that_is_not_seconds_is_ignored(header: str) -> None:
 
 def test_a_plain_text_is_quoted_and_a_page_is_not() -> None:
     error = refusal(404, b"404 page not found\n", "list cpunodes")
-    assert isinstance(error, NotFoundError)
+    assert isinstance(error, NotServedError)
     assert str(error) == "list cpunodes: Http404: 404 page not found"
     assert str(refusal(502, b"<html>...", "list cpunodes")) == "list cpunodes: Http502: no explanation was given"
     assert len(str(refusal(404, b"x" * 10_000, "list cpunodes"))) < 300
+
+
+METADATA = {"name": "n1", "uid": "u1", "resourceVersion": "7"}
+STORED = {"kind": "Node", "metadata": METADATA}
+LIST = {"kind": "NodeList", "metadata": {"resourceVersion": "7"}, "items": [STORED]}
+
+
+@pytest.mark.parametrize("kind", ["Node", "PartialObjectMetadata"])
+def test_a_stored_object_is_read_by_its_kind_and_name(kind: str) -> None:
+    payload = json.dumps(STORED | {"kind": kind}).encode()
+    for name in ("n1", ""):
+        assert read_stored(payload, "get nodes n1", NODES, name)["metadata"]["uid"] == "u1"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"status": "ok"},
+        STORED | {"kind": "Pod"},
+        STORED | {"metadata": None},
+        *(STORED | {"metadata": METADATA | {field: None}} for field in ("name", "uid", "resourceVersion")),
+        STORED | {"metadata": METADATA | {"name": "n2"}},
+    ],
+)
+def test_an_answer_that_is_not_the_requested_object_is_an_error_worth_retrying(answer: object) -> None:
+    with pytest.raises(UnavailableError, match="get nodes n1: the answer is not the Node"):
+        read_stored(json.dumps(answer).encode(), "get nodes n1", NODES, "n1")
+
+
+@pytest.mark.parametrize("kind", ["NodeList", "PartialObjectMetadataList"])
+@pytest.mark.parametrize("items", [[STORED], [], None])
+def test_a_list_is_read_by_its_kind(kind: str, items: object) -> None:
+    payload = json.dumps(LIST | {"kind": kind, "items": items}).encode()
+    assert read_list(payload, "list nodes", NODES)["items"] == items
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"items": []},
+        LIST | {"kind": "PodList"},
+        LIST | {"metadata": {}},
+        LIST | {"items": "none"},
+        {"kind": "NodeList", "metadata": {"resourceVersion": "7"}},
+    ],
+)
+def test_an_answer_that_is_not_a_list_of_the_kind_is_never_an_empty_list(answer: object) -> None:
+    with pytest.raises(UnavailableError, match="list nodes: the answer is not a NodeList"):
+        read_list(json.dumps(answer).encode(), "list nodes", NODES)

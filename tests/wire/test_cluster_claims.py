@@ -1,5 +1,6 @@
 """Claims are read; their device status and Events are written in the background."""
 
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from background import background
 from fake_api import FakeApi
 from nodes import uid
+from scripted_http import answering, scripted
 
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.cluster.access import ApiAccess
@@ -71,6 +73,47 @@ async def test_a_claim_is_read_within_the_callers_timeout(server: FakeApi, clien
         await reader.read(ref, seconds=0.01)
 
 
+def page(status: str, body: bytes) -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def status_about(name: str, plural: str = "resourceclaims") -> bytes:
+    details = {"name": name, "group": "resource.k8s.io", "kind": plural}
+    status = {"kind": "Status", "apiVersion": "v1", "reason": "NotFound", "details": details, "code": 404}
+    return page("404 Not Found", json.dumps(status).encode())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        page("404 Not Found", b"<html><h1>404 Not Found</h1></html>"),
+        page("404 Not Found", b"404 page not found\n"),
+        page("404 Not Found", b"default backend - 404"),
+        page("404 Not Found", b""),
+        page("404 Not Found", b'{"kind": "Status", "apiVersion": "v1", "reason": "NotFound", "details": {}}'),
+        status_about("default", "namespaces"),
+        status_about("another"),
+        page("200 OK", b'{"status": "ok"}'),
+        page("200 OK", b'{"kind": "ResourceClaim", "metadata": {"name": "another", "uid": "u"}}'),
+    ],
+)
+async def test_an_answer_that_does_not_name_the_claim_never_means_that_it_is_gone(answer: bytes) -> None:
+    async with (
+        scripted(answering(answer)) as server,
+        ApiClient(ApiAccess(f"http://127.0.0.1:{server.port}"), version="1") as client,
+    ):
+        with pytest.raises(NotReadyError, match="claim default/c cannot be read"):
+            await ApiClaimReader(client, "n1").read_if_there(ClaimRef("default", "c", uid(1)), seconds=10)
+
+
+async def test_a_claim_is_gone_when_the_api_server_reports_it_by_its_name() -> None:
+    async with (
+        scripted(answering(status_about("c"))) as server,
+        ApiClient(ApiAccess(f"http://127.0.0.1:{server.port}"), version="1") as client,
+    ):
+        assert await ApiClaimReader(client, "n1").read_if_there(ClaimRef("default", "c", uid(1)), seconds=10) is None
+
+
 async def test_the_status_of_a_claim_shows_the_cpus_of_each_device(server: FakeApi, writer: DeviceStatusWriter) -> None:
     shares, whole = [grant("2-3", uid(1)), grant("8", uid(2))], grant("5", device="cpudev005")
     shared, exclusive = claim(server, "shared", *shares), claim(server, "exclusive", whole)
@@ -110,7 +153,7 @@ async def test_a_write_is_retried_after_a_temporary_error(server: FakeApi, write
         await server.until(lambda: device_statuses(server, "c"))
 
 
-@pytest.mark.parametrize("code", [403, 404, 409, 422])
+@pytest.mark.parametrize("code", [403, 409, 422])
 async def test_a_write_that_cannot_succeed_is_dropped(server: FakeApi, writer: DeviceStatusWriter, code: int) -> None:
     server.fail("PATCH resourceclaims/first", code)
     async with background(writer.run()):
@@ -119,6 +162,26 @@ async def test_a_write_that_cannot_succeed_is_dropped(server: FakeApi, writer: D
         await server.until(lambda: device_statuses(server, "second"))
         await server.until_idle()
     assert len(server.written()) == 2
+
+
+async def test_the_status_of_a_claim_that_was_deleted_is_dropped(server: FakeApi, writer: DeviceStatusWriter) -> None:
+    gone, second = claim(server, "gone", grant("2")), claim(server, "second", grant("3"))
+    server.remove("resourceclaims", "default/gone")
+    async with background(writer.run()):
+        writer.set(gone, [grant("2")])
+        writer.set(second, [grant("3")])
+        await server.until(lambda: device_statuses(server, "second"))
+        await server.until_idle()
+    assert len(server.written()) == 2
+
+
+async def test_a_write_is_retried_after_a_404_that_does_not_name_the_claim(
+    server: FakeApi, writer: DeviceStatusWriter
+) -> None:
+    server.fail("PATCH", 404, "NotFound", "the server could not find the requested resource", times=3)
+    async with background(writer.run()):
+        writer.set(claim(server, "c", grant("2")), [grant("2")])
+        await server.until(lambda: device_statuses(server, "c"))
 
 
 async def test_another_claim_of_the_same_name_is_not_changed(server: FakeApi, writer: DeviceStatusWriter) -> None:

@@ -24,7 +24,7 @@ from dracpu_api.errors import (
     ExpiredError,
     ForbiddenError,
     InvalidError,
-    NotFoundError,
+    NotServedError,
     UnavailableError,
 )
 from dracpu_api.resources import CPU_NODES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, resource_version
@@ -114,7 +114,7 @@ async def test_deleting_an_outdated_object_is_a_conflict(server: FakeApi, client
         (400, InvalidError),
         (401, ForbiddenError),
         (403, ForbiddenError),
-        (404, NotFoundError),
+        (404, NotServedError),
         (409, ConflictError),
         (410, ExpiredError),
         (422, InvalidError),

@@ -12,7 +12,7 @@ from background import background
 from fake_api import FakeApi, JsonObject
 from running_operator import kubeconfig
 
-from dracpu_api.errors import NotFoundError, RefusedError, UnavailableError
+from dracpu_api.errors import NotServedError, RefusedError, UnavailableError
 from dracpu_operator.errors import HeldError
 from dracpu_operator.hooks import Waits, default_config, require_none, uninstall_check
 
@@ -114,7 +114,7 @@ async def test_the_commands_wait_for_kinds_that_are_not_served_yet_and_for_lost_
 
 async def test_the_commands_do_not_wait_forever(chart: Chart) -> None:
     chart.api.fail("(GET|PATCH) cpudriverconfigs", 404, "NotFound", "page not found", times=100)
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotServedError):
         await chart.put(HASTY)
     chart.api.fail("GET", 503, times=100)
     with pytest.raises(UnavailableError):

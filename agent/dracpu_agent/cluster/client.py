@@ -16,8 +16,8 @@ from dracpu_agent.cluster.errors import ClusterConfigError
 from dracpu_agent.http1.client import HttpClient, HttpTimeoutError, Limits
 from dracpu_agent.http1.message import HttpError
 from dracpu_agent.http1.origin import OriginError
-from dracpu_api.answers import WatchEvent, read_event, read_object, refusal
-from dracpu_api.errors import ApiError, UnavailableError
+from dracpu_api.answers import WatchEvent, read_event, read_list, read_object, read_stored, refusal
+from dracpu_api.errors import ApiError, Named, UnavailableError
 from dracpu_api.resources import JsonObject, Resource
 
 FIELD_MANAGER: Final = "dracpu-agent"
@@ -78,55 +78,73 @@ class ApiClient:
     ) -> JsonObject:
         """Reads an object within `seconds` (default: the client's request timeout)."""
         accept = _METADATA_ONLY if metadata_only else _JSON
-        path = resource.path(name, namespace=namespace)
-        return await self._call("GET", path, f"get {resource.plural} {name}", accept=accept, seconds=seconds)
+        path, what = resource.path(name, namespace=namespace), f"get {resource.plural} {name}"
+        named = Named(resource.plural, name)
+        payload = await self._call("GET", path, what, named=named, accept=accept, seconds=seconds)
+        return read_stored(payload, what, resource, name)
 
     async def list(self, resource: Resource, *, field_selector: str = "") -> JsonObject:
         """Lists all matching objects without pages: the agent lists only the few objects of its own node."""
         query = {"fieldSelector": field_selector} if field_selector else {}
-        return await self._call("GET", resource.path(), f"list {resource.plural}", query=query)
+        what = f"list {resource.plural}"
+        return read_list(await self._call("GET", resource.path(), what, query=query), what, resource)
 
     async def create(
         self, resource: Resource, body: JsonObject, *, namespace: str = "", dry_run: bool = False
     ) -> JsonObject:
         """Creates an object, and returns it as the server stored it or, in a dry run, would store it."""
         query = {"dryRun": "All"} if dry_run else {}
-        path = resource.path(namespace=namespace)
-        return await self._call("POST", path, f"create {resource.plural}", query=query, body=body)
+        path, what = resource.path(namespace=namespace), f"create {resource.plural}"
+        payload = await self._call("POST", path, what, query=query, body=body)
+        if dry_run:  # nothing was stored, so that there is no resourceVersion
+            return read_object(payload, what)
+        return read_stored(payload, what, resource, body["metadata"].get("name", ""))
 
     async def replace(self, resource: Resource, body: JsonObject) -> JsonObject:
         """Replaces an object; metadata.resourceVersion, if set, must be the current one."""
         name = body["metadata"]["name"]
-        return await self._call("PUT", resource.path(name), f"update {resource.plural} {name}", body=body)
+        what = f"update {resource.plural} {name}"
+        payload = await self._call("PUT", resource.path(name), what, named=Named(resource.plural, name), body=body)
+        return read_stored(payload, what, resource, name)
 
     async def merge_patch(
         self, resource: Resource, name: str, patch: JsonObject, *, subresource: str = ""
     ) -> JsonObject:
         """Changes the fields in the patch; null deletes a field, lists are replaced as a whole."""
-        path = resource.path(name, subresource=subresource)
-        content_type = "application/merge-patch+json"
-        return await self._call("PATCH", path, f"patch {resource.plural} {name}", body=patch, content_type=content_type)
+        what = f"patch {resource.plural} {name}"
+        payload = await self._call(
+            "PATCH",
+            resource.path(name, subresource=subresource),
+            what,
+            named=Named(resource.plural, name),
+            body=patch,
+            content_type="application/merge-patch+json",
+        )
+        return read_stored(payload, what, resource, name)
 
     async def apply(
         self, resource: Resource, body: JsonObject, *, namespace: str = "", subresource: str = ""
     ) -> JsonObject:
         """Server-side apply: the agent owns the fields in the body; owned fields that the body omits are deleted."""
         name = body["metadata"]["name"]
-        path = resource.path(name, namespace=namespace, subresource=subresource)
-        return await self._call(
+        what = f"apply {resource.plural} {name}"
+        payload = await self._call(
             "PATCH",
-            path,
-            f"apply {resource.plural} {name}",
+            resource.path(name, namespace=namespace, subresource=subresource),
+            what,
+            named=Named(resource.plural, name),
             query={"fieldManager": FIELD_MANAGER, "force": "true"},
             body={"apiVersion": resource.api_version, "kind": resource.kind, **body},
             content_type="application/apply-patch+yaml",  # JSON is YAML
         )
+        return read_stored(payload, what, resource, name)
 
     async def delete(self, resource: Resource, name: str, *, uid: str, resource_version: str) -> None:
         """Deletes an object if it still has the given UID and resourceVersion."""
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        await self._call("DELETE", resource.path(name), f"delete {resource.plural} {name}", body=body)
+        what, named = f"delete {resource.plural} {name}", Named(resource.plural, name)
+        await self._call("DELETE", resource.path(name), what, named=named, body=body)
 
     async def watch(
         self, resource: Resource, *, resource_version: int, field_selector: str = ""
@@ -160,12 +178,13 @@ class ApiClient:
         path: str,
         what: str,
         *,
+        named: Named | None = None,
         query: Mapping[str, str] | None = None,
         body: JsonObject | None = None,
         content_type: str = _JSON,
         accept: str = _JSON,
         seconds: float | None = None,
-    ) -> JsonObject:
+    ) -> bytes:
         headers = self._headers(accept) | ({} if body is None else {"Content-Type": content_type})
         try:
             answer = await self._http.request(
@@ -178,8 +197,8 @@ class ApiClient:
         except HttpError as error:
             raise _unavailable(error, what) from error
         if answer.status >= 300:
-            raise _refusal(answer.status, answer.headers, answer.body, what)
-        return read_object(answer.body, what)
+            raise _refusal(answer.status, answer.headers, answer.body, what, named)
+        return answer.body
 
     def _headers(self, accept: str = _JSON) -> dict[str, str]:
         headers = {"User-Agent": self._user_agent, "Accept": accept}
@@ -221,5 +240,7 @@ def _unavailable(error: HttpError, what: str) -> UnavailableError:
     return UnavailableError(f"{what}: {error}", reason=reason)
 
 
-def _refusal(status: int, headers: Mapping[str, str], payload: bytes, what: str) -> ApiError:
-    return refusal(status, payload, what, retry_after=headers.get("retry-after", ""))
+def _refusal(
+    status: int, headers: Mapping[str, str], payload: bytes, what: str, named: Named | None = None
+) -> ApiError:
+    return refusal(status, payload, what, retry_after=headers.get("retry-after", ""), named=named)

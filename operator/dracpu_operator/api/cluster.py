@@ -14,8 +14,8 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 
-from dracpu_api.answers import WatchEvent, read_event, read_object, refusal
-from dracpu_api.errors import ApiError, UnavailableError
+from dracpu_api.answers import WatchEvent, read_event, read_list, read_stored, refusal
+from dracpu_api.errors import ApiError, Named, UnavailableError
 from dracpu_api.resources import Json, Resource
 
 FIELD_MANAGER: Final = "dracpu-operator"
@@ -86,12 +86,16 @@ class Cluster:
 
     async def read(self, resource: Resource, name: str) -> Json:
         """Returns an object that has no namespace."""
-        return await self._request("GET", resource.path(name))
+        path = resource.path(name)
+        payload = await self._request("GET", path, named=Named(resource.plural, name))
+        return read_stored(payload, f"GET {path}", resource, name)
 
     async def create(self, resource: Resource, body: Json, *, namespace: str = "") -> Json:
         """Creates an object; returns it as the API server stored it."""
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-        return await self._request("POST", resource.path(namespace=namespace), body=body)
+        path = resource.path(namespace=namespace)
+        payload = await self._request("POST", path, body=body)
+        return read_stored(payload, f"POST {path}", resource, body["metadata"].get("name", ""))
 
     async def apply(
         self,
@@ -108,26 +112,35 @@ class Cluster:
         with that UID is changed: when it is gone, the API server answers with a conflict instead of creating another.
         Without `force`, a field that somebody else manages is a conflict.
         """
-        path = resource.path(body["metadata"]["name"], subresource=subresource)
+        name = body["metadata"]["name"]
+        path = resource.path(name, subresource=subresource)
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
-        return await self._request("PATCH", path, query, body=body, content_type="application/apply-patch+yaml")
+        return await self._patch(resource, name, path, query, body, "application/apply-patch+yaml")
 
     async def merge(self, resource: Resource, name: str, patch: Json) -> Json:
         """Changes the fields that the patch has; lists are replaced whole."""
         query = [("fieldManager", FIELD_MANAGER)]
-        path = resource.path(name)
-        return await self._request("PATCH", path, query, body=patch, content_type="application/merge-patch+json")
+        return await self._patch(resource, name, resource.path(name), query, patch, "application/merge-patch+json")
 
     async def delete(self, resource: Resource, name: str, uid: str) -> None:
         """Deletes the object with that UID, and no other one of that name."""
-        await self._request("DELETE", resource.path(name), body={"preconditions": {"uid": uid}})
+        body = {"preconditions": {"uid": uid}}
+        await self._request("DELETE", resource.path(name), named=Named(resource.plural, name), body=body)
+
+    async def _patch(
+        self, resource: Resource, name: str, path: str, query: list[tuple[str, str]], body: Json, content_type: str
+    ) -> Json:
+        named = Named(resource.plural, name)
+        payload = await self._request("PATCH", path, query, named=named, body=body, content_type=content_type)
+        return read_stored(payload, f"PATCH {path}", resource, name)
 
     async def _pages(self, resource: Resource, *, metadata_only: bool) -> AsyncIterator[Json]:
         query = [("limit", str(_PAGE))]
         while True:
             accept = _METADATA_LIST if metadata_only else "application/json"
-            page = await self._request("GET", resource.path(), query, accept=accept)
+            payload = await self._request("GET", resource.path(), query, accept=accept)
+            page = read_list(payload, f"GET {resource.path()}", resource)
             yield page
             token = (page.get("metadata") or {}).get("continue")
             if not token:
@@ -140,10 +153,11 @@ class Cluster:
         path: str,
         query: list[tuple[str, str]] | None = None,
         *,
+        named: Named | None = None,
         body: Json | None = None,
         accept: str = "application/json",
         content_type: str = "application/json",
-    ) -> Json:
+    ) -> bytes:
         what = f"{method} {path}"
         with _translated(what):
             async with asyncio.timeout(_SECONDS):
@@ -151,8 +165,8 @@ class Cluster:
                 async with response:
                     payload = await response.read()
         if response.status >= 300:
-            raise refusal(response.status, payload, what)
-        return read_object(payload, what)
+            raise refusal(response.status, payload, what, named=named)
+        return payload
 
     async def _send(
         self,
