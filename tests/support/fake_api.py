@@ -167,9 +167,10 @@ class FakeApi:
         *,
         times: int = 1,
         retry_after: int | None = None,
+        details: JsonObject | None = None,
     ) -> None:
         """Refuses the next `times` requests that match `what`, a regular expression like "PUT resourceslices"."""
-        refusal = RefusedError(code, reason or "Injected", message, retry_after=retry_after)
+        refusal = RefusedError(code, reason or "Injected", message, details=details, retry_after=retry_after)
         self._faults.append(_Fault(what, times, refusal))
 
     def lose_answer(self, what: str, *, times: int = 1) -> None:
@@ -199,6 +200,11 @@ class FakeApi:
     def expire_watches(self) -> None:
         """Ends open watches, and later watches from an older revision, with 410."""
         self._server.watches.expire()
+
+    def backup(self) -> Callable[[], None]:
+        """Returns a function that restores the present objects with their resourceVersions, as from a backup of etcd;
+        no watch reports that."""
+        return self._objects.store.backup()
 
     def bookmark(self) -> None:
         """Sends a bookmark to all watches."""

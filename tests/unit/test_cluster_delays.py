@@ -72,20 +72,32 @@ def stored(name: str, uid: str, revision: int) -> dict[str, Any]:
 
 def test_the_agents_writes_count_until_the_watch_has_caught_up() -> None:
     view = SliceView()
-    view.replace({"a": stored("a", "u1", 5)}, 5)
-    view.record_write(stored("a", "u1", 8))
-    view.record_write(stored("b", "u2", 9))
-    view.replace({"a": stored("a", "u1", 8)}, 8)
+    view.replace({"a": stored("a", "u1", 5)}, 5, listed_at=0)
+    view.record_write(stored("a", "u1", 8), at=1)
+    view.record_write(stored("b", "u2", 9), at=2)
+    view.replace({"a": stored("a", "u1", 8)}, 8, listed_at=0)
     assert view.slices() == [stored("a", "u1", 8), stored("b", "u2", 9)]
-    view.replace({"a": stored("a", "u1", 8)}, 10)  # b was deleted by others
+    view.replace({"a": stored("a", "u1", 8)}, 10, listed_at=0)  # b was deleted by others
     assert view.slices() == [stored("a", "u1", 8)]
 
 
 def test_a_deleted_slice_that_the_watch_still_shows_is_ignored() -> None:
     view = SliceView()
-    view.replace({"a": stored("a", "u1", 5)}, 5)
-    view.record_deletion("u1")
-    view.replace({"a": stored("a", "u1", 6)}, 6)
+    view.replace({"a": stored("a", "u1", 5)}, 5, listed_at=0)
+    view.record_deletion("u1", at=1)
+    view.replace({"a": stored("a", "u1", 6)}, 6, listed_at=0)
     assert view.slices() == []
-    view.replace({"a": stored("a", "u3", 8)}, 8)  # a new slice of the same name
+    view.replace({"a": stored("a", "u3", 8)}, 8, listed_at=0)  # a new slice of the same name
     assert view.slices() == [stored("a", "u3", 8)]
+
+
+def test_a_list_that_was_requested_after_a_write_counts_although_its_versions_are_lower() -> None:
+    view = SliceView()
+    view.replace({"a": stored("a", "u1", 5), "b": stored("b", "u2", 5)}, 5, listed_at=0)
+    view.record_write(stored("a", "u1", 8), at=1)
+    view.record_deletion("u2", at=1)
+    restored = {"a": stored("a", "u1", 3), "b": stored("b", "u2", 3)}
+    view.replace(restored, 4, listed_at=1)
+    assert view.slices() == [stored("a", "u1", 8)], "the list may have been answered before the writes"
+    view.replace(restored, 4, listed_at=2)
+    assert view.slices() == [stored("a", "u1", 3), stored("b", "u2", 3)]

@@ -220,3 +220,29 @@ async def test_without_a_cpu_node_nothing_is_written(node: Node) -> None:
         assert node.server.written() == []
         node.server.add("cpunodes", cpu_node("r2"))
         await node.shows(phase="Ready")
+
+
+async def test_a_change_that_the_watch_shows_before_the_answer_to_a_write_is_kept() -> None:
+    def stored(version: int, **fields: Any) -> dict[str, Any]:
+        return {"metadata": {"name": "n1", "uid": "u", "resourceVersion": str(version)}, "status": fields}
+
+    class Api:
+        """Answers the first write after the watch has shown that somebody else changed the object since."""
+
+        def __init__(self) -> None:
+            self.patched: asyncio.Queue[str] = asyncio.Queue()
+            self._answers = iter((stored(8, phase="Ready"), stored(10, phase="Ready")))
+
+        async def merge_patch(self, _kind: object, _name: str, patch: dict[str, Any], **_: str) -> dict[str, Any]:
+            version = patch["metadata"]["resourceVersion"]
+            if version == "7":
+                writer.observe(stored(9, phase="Failed"))
+            self.patched.put_nowait(version)
+            return next(self._answers)
+
+    api = Api()
+    writer = StatusWriter(api, "n1", interval=0.01)  # type: ignore[arg-type]
+    writer.set({"phase": "Ready"})
+    writer.observe(stored(7))
+    async with background(writer.run()), asyncio.timeout(10):
+        assert [await api.patched.get(), await api.patched.get()] == ["7", "9"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -20,14 +21,14 @@ log = structlog.stdlib.get_logger(__name__)
 
 class CpuNodeWatch:
     """Calls `on_spec` with the CpuNode's spec (None: there is no CpuNode) once and after each change of it, and
-    `on_object` with the object after any change, for `StatusWriter.observe`."""
+    `on_object` after any change, for `StatusWriter.observe`."""
 
     def __init__(
         self,
         api: ApiClient,
         node_name: str,
         on_spec: Callable[[JsonObject | None], None],
-        on_object: Callable[[JsonObject | None], None] = lambda cpu_node: None,
+        on_object: Callable[[JsonObject | None, float], None] = lambda cpu_node, listed_at: None,
         *,
         backoff: Backoff | None = None,
     ) -> None:
@@ -50,7 +51,7 @@ class CpuNodeWatch:
 
     def _on_change(self, snapshot: Snapshot) -> None:
         cpu_node = snapshot.objects.get(self._node_name)
-        self._on_object(cpu_node)
+        self._on_object(cpu_node, snapshot.listed_at)
         spec = None if cpu_node is None else cpu_node.get("spec") or {}
         if not self._known or spec != self._spec:
             self._known, self._spec = True, spec
@@ -81,6 +82,7 @@ class StatusWriter:
         self._object: JsonObject | None = None  # the latest CpuNode, watched or answered; None: there is none
         self._written: Written | None = None
         self._written_at: float | None = None
+        self._answered_at = -math.inf  # when the API server last answered with the object
         self._wake = asyncio.Event()
         self._failing = False
 
@@ -89,16 +91,16 @@ class StatusWriter:
         self._desired = status
         self._wake.set()
 
-    def observe(self, cpu_node: JsonObject | None) -> None:
-        """Receives the CpuNode from the watch."""
-        if cpu_node is None or self._object is None:
-            self._written = None  # it was written to a former object
-        elif resource_version(cpu_node) < resource_version(self._object):
+    def observe(self, cpu_node: JsonObject | None, listed_at: float = -math.inf) -> None:
+        """Receives the CpuNode from the watch, which began with a list that was requested at `listed_at`."""
+        if (
+            cpu_node is not None
+            and self._object is not None
+            and listed_at <= self._answered_at
+            and resource_version(cpu_node) < resource_version(self._object)
+        ):
             return  # the watch lags behind the answer to our own write
-        elif cpu_node["metadata"]["uid"] != self._object["metadata"]["uid"]:
-            self._written = None
-        self._object = cpu_node
-        self._wake.set()
+        self._take_over(cpu_node)
 
     async def run(self) -> NoReturn:
         """Runs until cancelled."""
@@ -113,6 +115,21 @@ class StatusWriter:
                 await self._write()
                 delay = self._due_in()
 
+    def _take_answer(self, answer: JsonObject, before: JsonObject) -> None:
+        """Takes over the answer to a request; `before` is the CpuNode as it was known when the request was sent."""
+        self._answered_at = asyncio.get_running_loop().time()
+        known = self._object
+        # unless the watch has shown a later change meanwhile
+        if known is before or known is None or resource_version(answer) >= resource_version(known):
+            self._take_over(answer)
+
+    def _take_over(self, cpu_node: JsonObject | None) -> None:
+        former = self._object
+        if cpu_node is None or former is None or cpu_node["metadata"]["uid"] != former["metadata"]["uid"]:
+            self._written = None  # it was written to a former object
+        self._object = cpu_node
+        self._wake.set()
+
     def _due_in(self) -> float | None:
         if self._desired is None or self._object is None:
             return None
@@ -123,28 +140,48 @@ class StatusWriter:
     async def _write(self) -> None:
         assert self._desired is not None
         assert self._object is not None
-        desired = self._desired
+        desired, before = self._desired, self._object
         stamp = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-        current = self._object.get("status") or {}
+        current = before.get("status") or {}
         patch = {
             # the patch is a difference: it is valid only for the object that it was computed from
-            "metadata": {"resourceVersion": self._object["metadata"]["resourceVersion"]},
+            "metadata": {"resourceVersion": before["metadata"]["resourceVersion"]},
             "status": difference(with_transition_times(desired, current, stamp), current),
         }
         try:
             answer = await self._api.merge_patch(CPU_NODES, self._node_name, patch, subresource="status")
-        except NotFoundError:
-            self.observe(None)  # deleted; the watch reports a new one
+        except NotFoundError as error:
+            await self._record_failure(error)
+            await self._list_again()
         except ConflictError:
             await asyncio.sleep(self._backoff.next())  # until the watch has shown the change
         except ApiError as error:
-            if not self._failing:
-                log.warning("cannot write the CpuNode's status, retrying", node=self._node_name, error=error.message)
-            self._failing = True
-            await asyncio.sleep(self._backoff.next(error))
+            await self._record_failure(error)
         else:
             self._failing = False
             self._backoff.reset()
             self._written_at = asyncio.get_running_loop().time()
+            self._take_answer(answer, before)
             self._written = Written(desired, answer.get("status") or {})
-            self.observe(answer)
+
+    async def _record_failure(self, error: ApiError) -> None:
+        """Logs the first failure in a row, and waits before the next attempt."""
+        if not self._failing:
+            log.warning("cannot write the CpuNode's status, retrying", node=self._node_name, error=error.message)
+        self._failing = True
+        await asyncio.sleep(self._backoff.next(error))
+
+    async def _list_again(self) -> None:
+        """Lists the CpuNode after a write did not find it. The watch reports one that is created anew, but not one that
+        was there all the time."""
+        before = self._object
+        if before is None:
+            return
+        try:
+            listed = await self._api.list(CPU_NODES, field_selector=f"metadata.name={self._node_name}")
+        except ApiError:  # the next write fails, too, or finds the object
+            return
+        if items := listed.get("items"):
+            self._take_answer(items[0], before)
+        elif self._object is before:
+            self._take_over(None)

@@ -1,9 +1,13 @@
-"""Follows a small set of objects: lists them, then watches them."""
+"""Follows a small set of objects: lists them, then watches them.
+
+Versions of objects only grow, except when the API server's data is restored from a backup: then they begin again below
+versions that clients have seen. A list always shows the present state, so a list counts whatever its version is.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import structlog
@@ -11,7 +15,7 @@ import structlog
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_api.answers import WatchEvent
 from dracpu_api.backoff import Backoff
-from dracpu_api.errors import ApiError
+from dracpu_api.errors import ApiError, ExpiredError
 from dracpu_api.resources import JsonObject, Resource, resource_version
 
 log = structlog.stdlib.get_logger(__name__)
@@ -25,6 +29,7 @@ class Snapshot:
 
     objects: Mapping[str, JsonObject]  # by name
     revision: int
+    listed_at: float  # of the loop's clock: when the latest list was requested, which shows everything written before
 
 
 class Reflector:
@@ -50,7 +55,7 @@ class Reflector:
         self._on_change = on_change
         self._on_error = on_error
         self._backoff = backoff or Backoff()
-        self._snapshot = Snapshot({}, 0)
+        self._snapshot = Snapshot({}, 0, 0.0)
         self._failing = False
 
     async def run(self) -> NoReturn:
@@ -65,9 +70,10 @@ class Reflector:
                 await asyncio.sleep(self._backoff.next(error))
 
     async def _list(self) -> None:
+        listed_at = asyncio.get_running_loop().time()
         answer = await self._api.list(self._resource, field_selector=self._selector)
         objects = {item["metadata"]["name"]: item for item in answer.get("items") or ()}
-        self._set(objects, resource_version(answer))
+        self._set(Snapshot(objects, resource_version(answer), listed_at))
 
     async def _watch(self) -> None:
         """Watches from the latest revision until the server ends the watch."""
@@ -88,19 +94,24 @@ class Reflector:
 
     def _apply(self, event: WatchEvent) -> None:
         revision = resource_version(event.object)
+        if revision < self._snapshot.revision:
+            raise ExpiredError(
+                f"watch {self._resource.plural}: version {revision} came after {self._snapshot.revision}: "
+                "the API server's data was restored from a backup"
+            )
         if event.type == "BOOKMARK":
-            self._snapshot = Snapshot(self._snapshot.objects, revision)
+            self._snapshot = replace(self._snapshot, revision=revision)
             return
         objects = dict(self._snapshot.objects)
         if event.type == "DELETED":
             objects.pop(event.object["metadata"]["name"], None)
         else:
             objects[event.object["metadata"]["name"]] = event.object
-        self._set(objects, revision)
+        self._set(replace(self._snapshot, objects=objects, revision=revision))
 
-    def _set(self, objects: Mapping[str, JsonObject], revision: int) -> None:
-        self._snapshot = Snapshot(objects, revision)
-        self._on_change(self._snapshot)
+    def _set(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._on_change(snapshot)
 
     def _record_failure(self, error: ApiError) -> None:
         if not self._failing:

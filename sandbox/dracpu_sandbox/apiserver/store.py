@@ -131,6 +131,19 @@ class Store:
             collection.changes.clear()
             collection.oldest = self.revision
 
+    def backup(self) -> Callable[[], None]:
+        """Returns a function that brings back the present objects and the present revision, without any event, as when
+        etcd is restored from a backup."""
+        revision, kept = self.revision, {name: dict(held.objects) for name, held in self._collections.items()}
+
+        def restore() -> None:
+            self.revision = self._forgotten = revision
+            self._collections.clear()
+            for name, objects in kept.items():
+                self._collection(name).objects = objects
+
+        return restore
+
     def _collection(self, storage: str) -> _Collection:
         if storage not in self._collections:
             self._collections[storage] = _Collection(self._forgotten)

@@ -66,9 +66,13 @@ class Watch:
         """Queues events."""
         self._queue.extend(events)
         if len(self._queue) > _LONGEST_QUEUE:
-            self._queue.clear()
-            self._queue.append(Event("CUT"))
+            self.cut()
         self._waiting.set()
+
+    def cut(self) -> None:
+        """Breaks the connection; events that were not sent yet are lost."""
+        self._queue.clear()
+        self.queue(Event("CUT"))
 
     async def next(self) -> list[Event]:
         """Waits until an event is queued, and returns all queued events."""
@@ -134,7 +138,8 @@ class Watches:
 
     def cut(self) -> None:
         """Breaks the connections of all watches."""
-        self._send_all(Event("CUT"))
+        for watch in self._all():
+            watch.cut()
 
     def expire(self) -> None:
         """Drops the history: watches end with 410, and cannot resume from their last revisions."""

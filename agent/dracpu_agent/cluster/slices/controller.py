@@ -143,7 +143,7 @@ class SliceController:
     def _slices_changed(self, snapshot: Snapshot) -> None:
         if self._view is None:
             self._view = SliceView()
-        self._view.replace(snapshot.objects, snapshot.revision)
+        self._view.replace(snapshot.objects, snapshot.revision, snapshot.listed_at)
         self._wake.set()
 
     def _watch_failed(self, error: ApiError) -> None:
@@ -169,7 +169,7 @@ class SliceController:
     async def _reconcile(self, view: SliceView) -> float | None:
         """Compares and writes; returns the seconds until the next check. The slices are reported as published only by
         a check that finds nothing to write."""
-        now = asyncio.get_running_loop().time()
+        now = _now()
         self._support.forget_old_refusals(now)
         if not self._plan(view):
             return self._report_up_to_date(view)
@@ -205,17 +205,17 @@ class SliceController:
             case DeleteSlice(name, uid, resource_version):
                 with contextlib.suppress(NotFoundError):  # already deleted
                     await self._api.delete(RESOURCE_SLICES, name, uid=uid, resource_version=resource_version)
-                view.record_deletion(uid)
+                view.record_deletion(uid, _now())
             case ReplaceSlice(body):
                 try:
                     self._record_answer(body, await self._api.replace(RESOURCE_SLICES, body), view)
                 except NotFoundError:
-                    view.record_deletion(body["metadata"]["uid"])  # the next check creates it again
+                    view.record_deletion(body["metadata"]["uid"], _now())  # the next check creates it again
             case CreateSlice(body):
                 self._record_answer(body, await self._api.create(RESOURCE_SLICES, body), view)
 
     def _record_answer(self, sent: JsonObject, answer: JsonObject, view: SliceView) -> None:
-        view.record_write(answer)
+        view.record_write(answer, _now())
         self._support.compare(sent, answer)
 
     def _stop_publishing(self, reason: str, now: float) -> None:
@@ -253,3 +253,7 @@ class SliceController:
         if not self._reported or state != self._state:
             self._state, self._reported = state, True
             self._on_state(state)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
