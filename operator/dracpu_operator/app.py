@@ -50,14 +50,15 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, interva
             cancelling = group.create_task(kopf_watch.cancel_watches_again(), name="cancelling")
             stopping = group.create_task(stop.wait(), name="stop")
             loading = group.create_task(reconciler.loaded.wait(), name="loading")
+            outdated = group.create_task(fleet.outdated.wait(), name="outdated")
             log.info("started", http_port=http.port)
             # kopf starts after the first lists: when custom resources are missing, it warns once and never looks again
-            await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({loading, stopping, outdated}, return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
                 # kopf is not given `stop`: when a signal ends it, waiting for `stop` would delay its end by 5 s
                 registry = registry_for(fleet, partial(access.login, options.kubeconfig))
                 watching = group.create_task(kopf_watch.watch(registry, instance), name="kopf")
-                await asyncio.wait({watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({watching, stopping, outdated}, return_when=asyncio.FIRST_COMPLETED)
             for task in requesting:  # before kopf, which also cancels the HTTP client's tasks: requests would hang
                 task.cancel()
             await asyncio.wait(requesting)
@@ -66,7 +67,13 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, interva
                 await asyncio.wait({watching})
             stopping.cancel()
             loading.cancel()
+            outdated.cancel()
             cancelling.cancel()
+    if fleet.outdated.is_set():
+        raise WatchError(
+            "the API server shows older versions than before, as after a restore from a backup: a new process has to "
+            "list everything again"
+        )
     if watching is not None and not watching.cancelled() and (error := watching.result()) is not None:
         raise WatchError(f"watching the API server failed for good: {error}") from error
     log.info("stopped")

@@ -57,9 +57,9 @@ def test_cpu_nodes_whose_listed_metadata_differ_are_read_again() -> None:
     fleet = Fleet()
     fleet.cpu_nodes = {name: cpu_node(name, generation=2) for name in ("same", "changed", "gone")}
     listed = [
-        {"metadata": {"name": "same", "uid": "cpu-same", "generation": 2}},
-        {"metadata": {"name": "changed", "uid": "cpu-changed", "generation": 3}},
-        {"metadata": {"name": "unknown", "uid": "cpu-unknown", "generation": 1}},
+        {"metadata": {"name": "same", "uid": "cpu-same", "generation": 2, "resourceVersion": "8"}},
+        {"metadata": {"name": "changed", "uid": "cpu-changed", "generation": 3, "resourceVersion": "9"}},
+        {"metadata": {"name": "unknown", "uid": "cpu-unknown", "generation": 1, "resourceVersion": "1"}},
     ]
     fleet.recheck_cpu_nodes(list(fleet.cpu_nodes.values()), listed)
     assert fleet.to_read_again == {"changed", "unknown"}
@@ -98,3 +98,14 @@ def test_a_node_that_was_created_again_during_a_list_stays() -> None:
     fleet.store_node(raw(uid="u2", version=7))
     fleet.recheck_nodes(known, [raw()])
     assert fleet.nodes["n1"].uid == "u2"
+
+
+def test_a_list_with_an_older_version_than_was_known_before_shows_that_everything_is_outdated() -> None:
+    fleet = Fleet()
+    fleet.store_node(raw(version=7))
+    known = list(fleet.nodes.values())
+    fleet.store_node(raw(version=9))  # while the list was on its way
+    fleet.recheck_nodes(known, [raw(version=7)])
+    assert not fleet.outdated.is_set()
+    fleet.recheck_nodes(list(fleet.nodes.values()), [raw(version=8)])
+    assert fleet.outdated.is_set()

@@ -207,6 +207,28 @@ async def test_the_operator_ends_when_its_custom_resources_are_deleted(world: Wo
         await serve_until_they_are_deleted()
 
 
+async def test_the_operator_ends_when_the_api_servers_data_was_restored(world: World) -> None:
+    async def serve_until_the_restore() -> None:
+        async with world.operator() as operator:
+            await world.applied(1)
+            await world.until(lambda: world.api.watching >= 3)
+            restore = world.api.backup()
+            world.edit(mode="individual")
+            world.api.bookmark()
+            await world.until(lambda: world.having(mode="individual"))
+            restore()
+            world.api.cut_watches()
+            await operator.ended()
+
+    world.nodes(1)
+    world.config()
+    with pytest.raises(WatchError, match="restore from a backup"):
+        await serve_until_the_restore()
+    async with world.operator():
+        world.edit(mode="individual")
+        await world.until(lambda: world.having(mode="individual"))
+
+
 async def test_a_node_that_cannot_serve_claims_is_named_with_its_agents_message(world: World) -> None:
     world.nodes(2)
     world.config()

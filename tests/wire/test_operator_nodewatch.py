@@ -9,9 +9,11 @@ from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK
 
+from dracpu_api.resources import Json, Resource
+from dracpu_operator.api import cluster
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.known.fleet import Fleet
-from dracpu_operator.known.nodewatch import NodeWatch
+from dracpu_operator.known.nodewatch import NodeWatch, relist_nodes
 
 
 class Watched:
@@ -37,11 +39,11 @@ class Watched:
 
 @pytest.fixture
 async def watched() -> AsyncIterator[Watched]:
-    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as cluster:
+    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as connected:
         fleet = Fleet()
         watched = Watched(api, fleet)
         watched.add("n0")
-        running = asyncio.create_task(NodeWatch(fleet, cluster, QUICK).run())
+        running = asyncio.create_task(NodeWatch(fleet, connected, QUICK).run())
         await api.until(lambda: api.watching)
         yield watched
         running.cancel()
@@ -85,6 +87,46 @@ async def test_the_watch_waits_for_an_api_server_that_is_unavailable(watched: Wa
     watched.api.cut_watches()
     watched.add("n1")
     await watched.knows("n0", "n1")
+
+
+async def test_a_watch_that_stays_silent_is_followed_by_a_list(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_SILENCE_SECONDS", 0.05)
+    watched.add("n1")
+    await watched.knows("n0", "n1")  # from now on the watch waits for a short time only
+    watched.api.hold_watches()
+    watched.add("n2")
+    await watched.knows("n0", "n1", "n2")
+
+
+@pytest.mark.parametrize("watches_break", [True, False])
+async def test_a_restored_api_server_makes_everything_that_is_known_outdated(
+    watched: Watched, watches_break: bool
+) -> None:
+    restore = watched.api.backup()
+    watched.add("n1")
+    await watched.knows("n0", "n1")
+    assert not watched.fleet.outdated.is_set()
+    restore()
+    if watches_break:
+        watched.api.cut_watches()
+    else:
+        watched.api.bookmark()
+    async with asyncio.timeout(10):
+        await watched.fleet.outdated.wait()
+
+
+async def test_events_that_arrive_before_the_answer_to_an_earlier_list_make_nothing_outdated() -> None:
+    fleet = Fleet()
+
+    class Source:
+        async def snapshot(self, resource: Resource) -> tuple[list[Json], str]:
+            fleet.note_version(9, known=1)  # the watch is ahead of the answer
+            return [], "5"
+
+    await relist_nodes(fleet, Source())  # type: ignore[arg-type]
+    assert not fleet.outdated.is_set()
 
 
 async def test_an_event_in_several_chunks_is_assembled(watched: Watched) -> None:

@@ -15,7 +15,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from dracpu_api.answers import WatchEvent, read_event, read_list, read_stored, refusal
-from dracpu_api.errors import ApiError, Named, UnavailableError
+from dracpu_api.errors import ApiError, ExpiredError, Named, UnavailableError
 from dracpu_api.resources import Json, Resource
 
 FIELD_MANAGER: Final = "dracpu-operator"
@@ -64,7 +64,8 @@ class Cluster:
 
     async def watch(self, resource: Resource, since: str) -> AsyncIterator[WatchEvent]:
         """Yields the events of a kind after a version, with the objects' metadata alone, until the API server ends the
-        watch. Raises ExpiredError when the version is too old."""
+        watch. Raises ExpiredError when the version is too old, and when nothing arrives for so long that a list is
+        needed: an API server that was restored from a backup sends nothing after a version that it has yet to reach."""
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -79,7 +80,7 @@ class Cluster:
                 if response.status >= 300:
                     raise refusal(response.status, await response.read(), what)
                 rest = b""
-                while chunk := await _read_some(response):
+                while chunk := await _read_some(response, what):
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         yield read_event(line, what)
@@ -204,11 +205,10 @@ def _translated(what: str) -> Iterator[None]:
         raise ApiError(f"{what}: {error.reason}") from error
 
 
-async def _read_some(response: aiohttp.ClientResponse) -> bytes:
-    """The next bytes of a watch; none when it has ended, or when it was silent for so long that the connection must be
-    dead."""
+async def _read_some(response: aiohttp.ClientResponse, what: str) -> bytes:
+    """The next bytes of a watch; none when it has ended."""
     try:
         async with asyncio.timeout(_SILENCE_SECONDS):
             return await response.content.readany()
-    except TimeoutError:
-        return b""
+    except TimeoutError as error:
+        raise ExpiredError(f"{what}: nothing arrived for {_SILENCE_SECONDS:.0f} s") from error

@@ -12,7 +12,7 @@ import structlog
 
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_api.events import Event
-from dracpu_api.resources import CONFIGS
+from dracpu_api.resources import CONFIGS, resource_version
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.decide.progress import Moment, progress_of
@@ -77,7 +77,9 @@ class StatusWriter:
         try:
             metadata = {"name": config.name, "uid": config.uid}
             body = {"metadata": metadata, "status": status}
-            self._fleet.store_config(await self._cluster.apply(CONFIGS, body, subresource="status"))
+            answer = await self._cluster.apply(CONFIGS, body, subresource="status")
+            self._fleet.compare(resource_version(answer), config.version)
+            self._fleet.store_config(answer)
         except (NotFoundError, ConflictError) as error:  # deleted meanwhile, as the watch will show
             log.info("a config was deleted meanwhile", config=config.name, error=str(error))
             return

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_api.resources import CPU_NODES, NODES, Json
+from dracpu_api.resources import CPU_NODES, NODES, Json, resource_version
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.decide.records import CpuNode, Node
@@ -44,8 +44,10 @@ class CpuNodeWriter:
         """The job that gives a node its spec."""
 
         async def send() -> None:
-            uid = None if current is None else current.uid
-            self._fleet.store_cpu_node(await _apply(self._cluster, node, spec, uid))
+            answer = await _apply(self._cluster, node, spec, None if current is None else current.uid)
+            if current is not None:
+                self._fleet.compare(resource_version(answer), current.version)
+            self._fleet.store_cpu_node(answer)
             log.debug("spec written", node=node.name, config=spec.config_name, revision=spec.revision, kind=kind)
 
         return Job(node.name, kind, send)

@@ -2,7 +2,9 @@
 changed.
 
 A watch may miss a deletion (after a 410 it starts again with a list), so lists find what is gone. Watches and answers
-to own writes may arrive in any order: of two versions of an object, the newer one is kept.
+to own writes may arrive in any order: of two versions of an object, the newer one is kept. When the API server's data
+was restored from a backup, versions begin again below those that were seen, and watches from a version of before may
+stay silent for days: then nothing here can be trusted, and `outdated` is set.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from dracpu_api.resources import Json
+from dracpu_api.resources import Json, resource_version
 from dracpu_operator.decide.records import Config, CpuNode, Node
 from dracpu_operator.known.read import read_config, read_cpu_node, read_node
 
@@ -30,7 +32,8 @@ _R = TypeVar("_R", bound=Record)
 
 
 class Fleet:
-    """Three tables by name. `changed` is set when a record changes in a field that decisions look at."""
+    """Three tables by name. `changed` is set when a record changes in a field that decisions look at, `outdated` when
+    everything has to be listed by a new process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.nodes: dict[str, Node] = {}
@@ -38,6 +41,8 @@ class Fleet:
         self.cpu_nodes: dict[str, CpuNode] = {}
         self.to_read_again: set[str] = set()  # CpuNodes to read again: it is not known whether a write was carried out
         self.changed = asyncio.Event()
+        self.outdated = asyncio.Event()
+        self.version = 0  # the highest version that a watch or a list of Nodes has shown
         self._clock = clock
         self._seen: dict[str, float] = {}
 
@@ -66,6 +71,16 @@ class Fleet:
     def remove_cpu_node(self, name: str, uid: str) -> None:
         """Removes a CpuNode that is gone."""
         self._remove(self.cpu_nodes, name, uid)
+
+    def note_version(self, version: int, *, known: int) -> None:
+        """Records a version of Nodes; `known` is a version that was seen before this one was requested."""
+        self.compare(version, known)
+        self.version = max(self.version, version)
+
+    def compare(self, version: int, known: int) -> None:
+        """Compares a version in an answer with one that was seen before the request."""
+        if version < known:
+            self.outdated.set()
 
     def seconds_since_seen(self, node: str) -> float:
         """How long ago a watch or a list last showed the Node."""
@@ -98,9 +113,11 @@ class Fleet:
         missing = {record.uid: record for record in known}
         for raw in listed:
             name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
-            present = table.get(name)
+            present, before = table.get(name), missing.pop(uid, None)
+            if before is not None:
+                self.compare(resource_version(raw), before.version)
             # the list shows a moment in the past: an object that was deleted since then stays deleted
-            if missing.pop(uid, None) is None or (present is not None and present.uid == uid):
+            if before is None or (present is not None and present.uid == uid):
                 store(raw)
         for gone in missing.values():
             self._remove(table, gone.name, gone.uid)

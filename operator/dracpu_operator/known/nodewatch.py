@@ -33,14 +33,16 @@ class Source(Protocol):
 
 async def relist_nodes(fleet: Fleet, source: Source) -> str:
     """Takes over a complete list of Nodes; returns the version from which a watch continues."""
-    known = list(fleet.nodes.values())
+    known, before = list(fleet.nodes.values()), fleet.version
     listed, version = await source.snapshot(NODES)
+    fleet.note_version(int(version), known=before)
     fleet.recheck_nodes(known, listed)
     return version
 
 
 class NodeWatch:
-    """Lists the Nodes, then follows the watch; lists again when the API server no longer has the events since then."""
+    """Lists the Nodes, then follows the watch; lists again when the API server no longer has the events since then, and
+    when the watch was silent for too long."""
 
     def __init__(self, fleet: Fleet, source: Source, intervals: Intervals) -> None:
         self._fleet = fleet
@@ -72,6 +74,7 @@ class NodeWatch:
     async def _follow(self) -> None:
         async for event in self._source.watch(NODES, self._version):
             metadata = event.object["metadata"]
+            self._fleet.note_version(int(metadata["resourceVersion"]), known=int(self._version))
             self._version = metadata["resourceVersion"]
             if event.type == "DELETED":
                 self._fleet.remove_node(metadata["name"], metadata["uid"])
