@@ -32,6 +32,9 @@ class Claims:
             raise NotReadyError("the API server does not answer")
         return self.objects[ref.uid]
 
+    async def read_with_retries(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
+        return await self.read(ref, seconds)
+
     async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
         await asyncio.sleep(0)
         return self.objects.get(ref.uid)
@@ -51,12 +54,18 @@ class Silent:
 class Agent:
     """One life of an agent on a node's files."""
 
-    def __init__(self, root: Path, claims: Claims) -> None:
+    def __init__(self, root: Path, claims: Claims, runtime_seconds: float = 0.0) -> None:
         self.node = NodeState(NODE, machine())
         self.state_file = StateFile(root / "state", self.node.checkpoint, lambda _seconds, _problem: None)
         self.cdi = CdiDirectory(root / "cdi")
         self.transactions = ClaimTransactions(
-            self.node, claims, self.state_file, self.cdi, wait_until_settled=self.push, observer=Silent()
+            self.node,
+            claims,
+            self.state_file,
+            self.cdi,
+            wait_until_settled=self.push,
+            observer=Silent(),
+            runtime_seconds=runtime_seconds,  # 0: a Prepare does not wait for the runtime
         )
 
     async def push(self, claim: HeldClaim) -> None:

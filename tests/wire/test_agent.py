@@ -1,5 +1,7 @@
 """The whole agent, connected to a kubelet, a runtime and an API server."""
 
+import asyncio
+
 import pytest
 from nodes import NODE, claim_object, outstanding, ref, share, spec, uid, whole
 from whole_agent import whole_node
@@ -207,9 +209,31 @@ async def test_without_the_api_server_a_restarted_agent_prepares_only_claims_tha
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         first = await node.kubelet.prepare_one(ref(1))
         await node.stop_agent()
-        node.api.fail("GET resourceclaims", 503, times=1000)
+        node.api.fail("GET resourceclaims", 503, times=1000, retry_after=60)
         await node.start_agent()
         assert await node.kubelet.prepare_one(ref(1)) == first
         node.claim(claim_object(2, [share(NUMA1, 2)]))
         with pytest.raises(KubeletError, match="cannot be read"):
             await node.kubelet.prepare_one(ref(2))
+
+
+async def test_a_new_claim_is_prepared_although_the_api_server_cannot_answer_at_first():
+    async with whole_node() as node:
+        node.claim(claim_object(1, [share(NUMA1, 2)]))
+        node.api.fail("GET resourceclaims", 429, "TooManyRequests", retry_after=0)
+        node.api.fail("GET resourceclaims", 503, "ServiceUnavailable")
+        node.api.lose_answer("GET resourceclaims")
+        (device,) = await node.kubelet.prepare_one(ref(1))
+        assert device.cdi_ids == (cdi(1),)
+
+
+async def test_a_claim_that_is_prepared_during_a_restart_of_the_runtime_waits_for_it():
+    async with whole_node() as node:
+        node.claim(claim_object(1, [share(NUMA1, 2)]))
+        await node.runtime.stop()
+        await node.api.until(lambda: node.condition("RuntimeConnected").get("status") == "False")
+        preparing = asyncio.create_task(node.kubelet.prepare_one(ref(1)))
+        await asyncio.sleep(0)
+        await node.runtime.start()
+        (device,) = await preparing
+        assert device.cdi_ids == (cdi(1),)

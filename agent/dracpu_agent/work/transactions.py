@@ -24,6 +24,7 @@ from dracpu_agent.claims.request import consumer_uids, read_request
 from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.node import Granted, NodeState
+from dracpu_agent.work.readiness import RUNTIME_SECONDS, Readiness
 
 READ_SECONDS: Final = 15.0
 READ_KNOWN_SECONDS: Final = 2.0  # the ledger can answer instead
@@ -36,6 +37,9 @@ class ClaimReader(Protocol):
 
     async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
         """The claim object; raises ClaimMissingError, or NotReadyError when there is no answer in time."""
+
+    async def read_with_retries(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
+        """Like `read`, but repeats the request within this time when the API server cannot answer at the moment."""
 
     async def read_if_there(self, ref: ClaimRef, seconds: float) -> dict[str, Any] | None:
         """The claim object; None when there is none of that name. Raises NotReadyError."""
@@ -74,8 +78,10 @@ class ClaimTransactions:
         cdi: CdiDirectory,
         wait_until_settled: Callable[[HeldClaim], Awaitable[None]],
         observer: Observer,
+        runtime_seconds: float = RUNTIME_SECONDS,
     ) -> None:
         self._node = node
+        self._readiness = Readiness(node, state_file, runtime_seconds)
         self._claims = claims
         self._state_file = state_file
         self._cdi = cdi
@@ -126,8 +132,9 @@ class ClaimTransactions:
             self._state_file.save_soon()
 
     async def _prepare(self, ref: ClaimRef) -> HeldClaim:
-        self._check_node()
-        granted = await self._grant(ref)
+        until = self._readiness.deadline()
+        await self._readiness.wait(until)
+        granted = await self._grant(ref, until)
         try:
             await self._wait_until_settled(granted.claim)
             await self._state_file.save()  # writes nothing when the disk has this state already
@@ -139,12 +146,15 @@ class ClaimTransactions:
             log.info("claim prepared", claim=str(ref), uid=ref.uid, cpus=str(granted.claim.cpus))
         return granted.claim
 
-    async def _grant(self, ref: ClaimRef) -> Granted:
+    async def _grant(self, ref: ClaimRef, until: float) -> Granted:
         known = ref.uid in self._node.claims
         try:
-            read = await self._claims.read(ref, READ_KNOWN_SECONDS if known else READ_SECONDS)
+            if known:
+                read = await self._claims.read(ref, READ_KNOWN_SECONDS)
+            else:
+                read = await self._claims.read_with_retries(ref, READ_SECONDS)
         except NotReadyError as error:
-            self._check_node()
+            await self._readiness.wait(until)
             granted = self._node.grant_held(ref.uid)
             if granted is None:
                 raise
@@ -157,20 +167,8 @@ class ClaimTransactions:
         request = read_request(ref, read, self._node.node_name)
         if not known and self._node.topology.pcie_roots:
             request = request.with_roots(await self._claims.roots_beside(read))
-        self._check_node()  # the runtime may have gone away during the reads
+        await self._readiness.wait(until)  # the runtime may have gone away during the reads
         return self._node.grant(request)
-
-    def _check_node(self) -> None:
-        if self._state_file.problem:
-            raise NotReadyError(
-                f"node {self._node.node_name} cannot write its checkpoint ({self._state_file.problem}): "
-                "no claim is prepared until it can"
-            )
-        if not self._node.containers.synchronized:
-            raise NotReadyError(
-                f"node {self._node.node_name} is not connected to its container runtime (NRI): "
-                "no claim is prepared until it is"
-            )
 
     async def _unprepare(self, ref: ClaimRef) -> None:
         await in_file_thread(self._cdi.delete, ref.uid)
