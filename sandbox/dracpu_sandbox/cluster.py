@@ -26,6 +26,7 @@ from dracpu_sandbox.install import DEFAULT_CONFIG, install
 from dracpu_sandbox.logs import WRITER, recorded
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.node.agents import AgentKind
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.kubelet import NoContainerError
 from dracpu_sandbox.node.node import SimulatedNode
 from dracpu_sandbox.operating import operate
@@ -45,6 +46,7 @@ class Sandbox:
     root: Path | None = None
     config: JsonObject | None = field(default_factory=lambda: DEFAULT_CONFIG)
     agent: AgentKind = "task"
+    delays: Delays = field(default_factory=Delays)
     assets: Path | None = None
     progress: Callable[[str], object] = lambda line: None
     echo: TextIO | None = None
@@ -150,6 +152,7 @@ class Sandbox:
                 self.kubeconfig,
                 place / "nodes" / name,
                 agent=self.agent,
+                delays=self.delays,
                 agent_log=self._agent_log(name),
                 on_agent=agents.changed,
             )

@@ -1,7 +1,11 @@
 """Tests pods on a simulated node: their claims, CPUs, start and end."""
 
+from dataclasses import replace
+
 from nodes import NODE, share, uid
-from one_node import one_node
+from one_node import HASTE, one_node
+
+from dracpu_api.cpuset import CpuSet
 
 NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"
 
@@ -106,6 +110,21 @@ async def test_a_failure_to_prepare_a_claim_is_reported_and_retried() -> None:
         assert world.status("db").get("phase") == "Pending"
         world.api.remove("resourceclaims", "default/claim-1")
         world.claim(1, [share(NUMA1, 2)], "db")
+        await world.runs("db")
+
+
+async def test_a_failed_prepare_is_repeated_only_at_the_resync_or_when_the_pod_is_changed() -> None:
+    never = replace(HASTE, prepare_retry=(3600.0, 3600.0))
+    async with one_node(delays=never) as world:
+        world.pod("db", {"cpus": "claim-1"})  # there is no such claim yet
+        await world.api.until(lambda: world.status("db").get("conditions") and world.status("db").get("phase"))
+        await world.api.until(lambda: world.events("FailedPrepareDynamicResources"))
+        world.claim(1, [share(NUMA1, 2)], "db")
+        world.api.edit("pods", "default/db", lambda pod: pod["status"].update(message="changed"))
+        await world.node.set_offline(CpuSet.parse("3"))  # the driver reports the health of its devices
+        await world.api.until_idle(0.2)
+        assert world.status("db").get("phase") == "Pending"
+        world.api.edit("pods", "default/db", lambda pod: pod["metadata"].update(labels={"a": "b"}))
         await world.runs("db")
 
 

@@ -21,6 +21,7 @@ from dracpu_sandbox.node.node import SimulatedNode
 
 HASTE = replace(
     Delays(),
+    prepare_retry=(0.05, 0.05),
     pod_retry=0.05,
     pod_retry_most=0.05,
     health_retry=0.05,

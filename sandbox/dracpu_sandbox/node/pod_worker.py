@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
@@ -54,6 +55,7 @@ class PodWorker:
         self._reported: JsonObject = {}
         self._crashed_until: dict[str, float] = {}  # containers that wait before their next start
         self._failures = 0  # consecutive failed attempts
+        self._awaits_resync = False
 
     @property
     def _leaving(self) -> bool:
@@ -61,8 +63,10 @@ class PodWorker:
 
     def update(self, pod: Pod) -> None:
         """Takes over a new version of the pod."""
+        # kubelet: its own write of the status causes no sync
+        if not self._awaits_resync or _desired(pod.object) != _desired(self.pod.object):
+            self._wake.set()
         self.pod = pod
-        self._wake.set()
 
     def vanish(self) -> None:
         """Ends the pod, which was deleted from the API server, perhaps by force: its containers must be removed."""
@@ -71,7 +75,8 @@ class PodWorker:
 
     def wake(self) -> None:
         """Checks the pod, because a container or a device has changed."""
-        self._wake.set()
+        if not self._awaits_resync:  # such a pod has neither
+            self._wake.set()
 
     def container_id(self, name: str) -> str:
         """Returns the id of the newest container of this name; "" if there is none."""
@@ -108,14 +113,21 @@ class PodWorker:
             if phase_of(self.pod, self._runs) in _OVER:
                 return
             wait: float | None = None
+            self._awaits_resync = False
             if not await self._try("advance", self._advance):
-                wait = min(self.delays.pod_retry_most, self.delays.pod_retry * 2.0**self._failures)
-                self._failures = min(self._failures + 1, 30)
+                wait = self._retry_delay()
             elif self._crashed_until:
                 wait = max(0.0, min(self._crashed_until.values()) - asyncio.get_running_loop().time())
             if not await self._try("report", self._report):
                 wait = self.delays.pod_retry
             await self._woken(wait)
+
+    def _retry_delay(self) -> float:
+        if self._awaits_resync:
+            return random.uniform(*self.delays.prepare_retry)  # noqa: S311 - jitter
+        delay = min(self.delays.pod_retry_most, self.delays.pod_retry * 2.0**self._failures)
+        self._failures = min(self._failures + 1, 30)
+        return delay
 
     def _record_ends(self) -> None:
         """Records which containers have ended."""
@@ -155,6 +167,7 @@ class PodWorker:
         except KubeletError as error:
             message = f"Failed to prepare dynamic resources: {error}"
             self.events.emit(self.pod.object, "FailedPrepareDynamicResources", message, warning=True)
+            self._awaits_resync = True
             raise
         try:
             self.runtime.run_pod(self.pod.namespace, self.pod.name, self.pod.uid)
@@ -312,6 +325,11 @@ class PodWorker:
         while not await self._try(what, attempt):
             await asyncio.sleep(min(self.delays.pod_retry_most, self.delays.pod_retry * 2.0**failures))
             failures = min(failures + 1, 30)
+
+
+def _desired(pod: JsonObject) -> list[object]:
+    """Returns what changes when somebody else changes the pod, and not with the kubelet's own writes of its status."""
+    return [pod["metadata"].get(field) for field in ("generation", "deletionTimestamp", "labels", "annotations")]
 
 
 def _plain(status: JsonObject) -> JsonObject:

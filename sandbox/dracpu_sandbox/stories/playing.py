@@ -3,13 +3,16 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.errors import SandboxError
+from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.stories.shelf import Scenario, ScenarioError, blame
 from dracpu_sandbox.stories.story import story_in
 from dracpu_sandbox.waiting import either
+
+_DELAYS: Final = Delays(prepare_retry=(1.0, 2.0))  # nobody waits for a story for more than a minute
 
 
 async def play(
@@ -28,7 +31,7 @@ async def play(
 
     print_line(f"{scenario.name}: {scenario.title}")
     machines = scenario.cluster(nodes)
-    async with Sandbox(machines, agent=scenario.agent, assets=assets, echo=echo) as sandbox:
+    async with Sandbox(machines, agent=scenario.agent, delays=_DELAYS, assets=assets, echo=echo) as sandbox:
         await sandbox.ready(scenario.patience)
         report(f"a cluster of {len(machines)} node{'' if len(machines) == 1 else 's'} is ready")
         async with story_in(sandbox, report, scenario.patience) as story:
