@@ -70,6 +70,33 @@ async def test_an_unknown_claim_is_unprepared_without_an_error(tmp_path):
         await agent.transactions.unprepare(ref(7))
 
 
+async def test_a_full_disk_does_not_prevent_that_an_unknown_claim_is_unprepared(tmp_path):
+    claims = Claims(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
+    async with Agent(tmp_path, claims).alive() as agent:
+        await agent.transactions.prepare(ref(1))
+        await agent.transactions.prepare(ref(2))
+        await agent.transactions.unprepare(ref(2))
+    async with Agent(tmp_path, claims).alive() as agent:
+        (tmp_path / "state" / ".checkpoint.json").mkdir()  # the next write fails
+        await agent.transactions.unprepare(ref(7))
+        await agent.transactions.unprepare(ref(2))
+
+
+async def test_a_claim_that_the_disk_still_contains_is_unprepared_only_when_the_disk_can_be_written(tmp_path):
+    async with Agent(tmp_path, Claims(claim_object(1, [share(NUMA1, 2)]))).alive() as agent:
+        await agent.transactions.prepare(ref(1))
+        blocker = tmp_path / "state" / ".checkpoint.json"
+        blocker.mkdir()
+        for _ in range(2):
+            with pytest.raises(NotReadyError, match="cannot write the checkpoint"):
+                await agent.transactions.unprepare(ref(1))
+        blocker.rmdir()
+        await agent.transactions.unprepare(ref(1))
+    saved = load(tmp_path / "state").checkpoint
+    assert saved is not None
+    assert saved.claims == ()
+
+
 async def test_without_the_api_server_a_known_claim_is_answered_and_an_unknown_one_refused(tmp_path):
     claims = Claims(claim_object(1, [share(NUMA1, 2)]), claim_object(2, [share(NUMA1, 2)]))
     async with Agent(tmp_path, claims).alive() as agent:

@@ -81,6 +81,7 @@ class StateFile:
         self._wake = asyncio.Event()
         self._lock: int | None = None
         self._written = b""
+        self._stored: frozenset[str] = frozenset()  # UIDs of the claims that a copy on disk may contain
         self._hanging = False
         self.problem = ""
 
@@ -106,9 +107,15 @@ class StateFile:
     def load(self) -> Loaded:
         """Reads the previous agent's checkpoint, and renames a damaged copy so that it never replaces a good one."""
         loaded = load(self._directory)
+        if loaded.checkpoint is not None:
+            self._stored = loaded.checkpoint.uids
         if loaded.damage and (self._directory / CURRENT).exists():
             (self._directory / CURRENT).replace(self._directory / DAMAGED)
         return loaded
+
+    def may_contain(self, uid: str) -> bool:
+        """Whether a restarted agent may find this claim in the checkpoint."""
+        return uid in self._stored
 
     async def save(self) -> None:
         """Returns when the node's present state is on disk; raises StateWriteError."""
@@ -151,9 +158,11 @@ class StateFile:
     async def _write_once(self) -> None:
         self._wake.clear()
         waiting, self._waiting = self._waiting, []
-        data = checkpoint.encode(self._snapshot())
+        snapshot = self._snapshot()
+        data = checkpoint.encode(snapshot)
         if data != self._written:
             started = time.monotonic()
+            self._stored |= snapshot.uids  # a write that fails may still have replaced the file
             write = asyncio.create_task(in_file_thread(_write, self._directory, data), name="checkpoint write")
             try:
                 problem = await asyncio.shield(write)
@@ -165,6 +174,8 @@ class StateFile:
                 raise
             self._set_problem(problem)
             self._written = b"" if problem else data
+            if not problem:
+                self._stored = snapshot.uids
             self._on_write(time.monotonic() - started, self.problem)
         self._answer(waiting)
 

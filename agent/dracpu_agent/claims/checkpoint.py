@@ -42,6 +42,11 @@ class Checkpoint:
     earmarks: Places = field(default_factory=dict)
     withheld: CpuSet = EMPTY  # the core kept for the system if no CPUs are reserved
 
+    @property
+    def uids(self) -> frozenset[str]:
+        """The UIDs of the claims."""
+        return frozenset(claim.ref.uid for claim in self.claims)
+
 
 def encode(checkpoint: Checkpoint) -> bytes:
     """One line of JSON."""

@@ -172,10 +172,12 @@ class ClaimTransactions:
 
     async def _unprepare(self, ref: ClaimRef) -> None:
         await in_file_thread(self._cdi.delete, ref.uid)
-        if ref.uid in self._node.claims:
+        held = ref.uid in self._node.claims
+        if held:
             idle = self._node.release(ref.uid)
             log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
-        await self._state_file.save()  # also for a repeated call, which may have come before the write of the first one
+        if held or self._state_file.may_contain(ref.uid):  # the write of an earlier call may have failed
+            await self._state_file.save()
 
     @contextlib.asynccontextmanager
     async def _turn(self, uid: str) -> AsyncIterator[None]:
