@@ -217,12 +217,11 @@ class NodeState:
         self._changed()
         return not in_use
 
-    def add_consumers(self, uid: str, consumers: frozenset[str]) -> None:
-        """More pods may use a claim than when it was prepared."""
+    def set_consumers(self, uid: str, reserved_for: frozenset[str]) -> None:
+        """A claim was read again: its pods are those that it is reserved for, and those whose containers still run."""
         claim = self._ledger.claims.get(uid)
-        if claim is not None and not consumers <= claim.consumers:
-            self._ledger.set_consumers(uid, claim.consumers | consumers)
-            self._changed()
+        if claim is not None:
+            self._with_consumers(claim, reserved_for)
 
     # ---- persistence and change
 
@@ -259,10 +258,14 @@ class NodeState:
         if held.lingering:
             held = self._ledger.set_lingering(held.ref.uid, lingering=False)
             self._changed()
+        return Granted(self._with_consumers(held, consumers), fresh=False)
+
+    def _with_consumers(self, held: HeldClaim, reserved_for: frozenset[str]) -> HeldClaim:
+        consumers = reserved_for | self.containers.pods_of(held.ref.uid)
         if consumers != held.consumers:
             held = self._ledger.set_consumers(held.ref.uid, consumers)
             self._changed()
-        return Granted(held, fresh=False)
+        return held
 
     def _release_lingering(self, uids: frozenset[str] | None) -> None:
         """Releases those of these claims, or of all, that linger and that no container uses any more."""

@@ -384,7 +384,7 @@ def test_a_container_proven_later_gets_its_claims_cpus():
     second = container("second", env=[f"DRA_CPUSET_{uid(1)}=4-7"], cpus=cpus("4-7"))
     _, (unproven,) = state.containers.synchronize([second])
     assert unproven.claim_to_read == uid(1)
-    state.add_consumers(uid(1), frozenset(["second"]))
+    state.set_consumers(uid(1), frozenset(["second"]))
     state.containers.prove_again(second)
     assert state.containers.repeat_cpus("second") == cpus("4-7")
 
@@ -430,5 +430,22 @@ def test_an_old_runtime_proves_a_claim_by_environment_namespace_cpuset_and_pod()
         state.containers.create(container("wrong-cpus", env=[f"DRA_CPUSET_{uid(1)}=4-6"], pod="mine"))
     with pytest.raises(UnknownConsumerError):
         state.containers.create(container("stranger", env=[entry], pod="other"))
-    state.add_consumers(uid(1), frozenset(["other"]))
+    state.set_consumers(uid(1), frozenset(["other"]))
     assert str(state.containers.create(container("second", env=[entry], pod="other")).cpus) == "4-7"
+
+
+def test_a_claims_consumers_are_the_pods_that_it_is_reserved_for_and_those_whose_containers_run():
+    state = node(runtime=OLD_RUNTIME)
+    state.grant(request(1, share(NUMA1, 4), pods=["forgotten"]))
+    entry = f"DRA_CPUSET_{uid(1)}=4-7"
+    running(state, container("forgotten", env=[entry]))  # it was force-deleted, so the claim is not reserved for it
+    for pod in ("first", "second", "third"):
+        state.set_consumers(uid(1), frozenset([pod]))
+        running(state, container(pod, env=[entry]))
+        state.containers.ended(pod)
+    assert state.claims[uid(1)].consumers == {"forgotten", "third"}
+    state.grant(request(1, share(NUMA1, 4), pods=["fourth"]))
+    assert state.claims[uid(1)].consumers == {"forgotten", "fourth"}
+    state.containers.ended("forgotten")
+    state.set_consumers(uid(1), frozenset(["fourth"]))
+    assert state.claims[uid(1)].consumers == {"fourth"}

@@ -46,6 +46,14 @@ class Board:
         """The claims that containers belong to."""
         return frozenset(use.claim_uid for tracked in self._tracked.values() for use in tracked.uses)
 
+    def pods_of(self, claim_uid: str) -> frozenset[str]:
+        """The UIDs of the pods that have containers of the claim."""
+        return frozenset(
+            tracked.container.pod_uid
+            for tracked in self._tracked.values()
+            if any(use.claim_uid == claim_uid for use in tracked.uses)
+        )
+
     def pinned(self) -> int:
         """How many containers run on claims."""
         return sum(1 for tracked in self._tracked.values() if tracked.uses)

@@ -65,6 +65,10 @@ class Containers:
         """The claims that any container belongs to."""
         return self._board.used_claims()
 
+    def pods_of(self, claim_uid: str) -> frozenset[str]:
+        """The UIDs of the pods that have containers of the claim."""
+        return self._board.pods_of(claim_uid)
+
     def pinned(self) -> int:
         """How many containers run on claims."""
         return self._board.pinned()

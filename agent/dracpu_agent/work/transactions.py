@@ -128,7 +128,7 @@ class ClaimTransactions:
             return
         read = await self._claims.read(claim.ref, READ_KNOWN_SECONDS)
         if read["metadata"]["uid"] == uid:
-            self._node.add_consumers(uid, frozenset(consumer_uids(read)))
+            self._node.set_consumers(uid, frozenset(consumer_uids(read)))
             self._state_file.save_soon()
 
     async def _prepare(self, ref: ClaimRef) -> HeldClaim:
