@@ -66,7 +66,7 @@ class Agent:
         metrics = Metrics(__version__)
         events = Events(api, options.node_name, "dracpu-agent")
         device_status = DeviceStatusWriter(api, names.DRIVER)
-        outcomes = Outcomes(node, metrics, events, device_status, changes)
+        self._outcomes = outcomes = Outcomes(node, metrics, events, device_status, changes)
         self._state_file = StateFile(
             options.state_dir, node.checkpoint, outcomes.checkpoint_written, on_problem=changes.report
         )
@@ -125,6 +125,7 @@ class Agent:
         self._state_file.lock()
         try:
             await in_file_thread(self._recover)
+            self._outcomes.recovered()
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
                 for name, work in self._background.items():
                     group.create_task(work(), name=name)

@@ -184,6 +184,22 @@ async def test_a_restarted_agent_restores_claims_and_pins_containers_created_mea
         assert node.runtime.cpuset_of(second) == "6-7"
 
 
+async def test_a_restarted_agent_writes_the_device_status_that_its_predecessor_has_not_written(monkeypatch):
+    monkeypatch.setattr("dracpu_agent.cluster.device_status.REPEAT_SECONDS", 0.01)
+    claim = f"default/{ref(1).name}"
+    async with whole_node() as node:
+        node.claim(claim_object(1, [share(NUMA1, 2)]))
+        node.api.fail("PATCH resourceclaims", 404)  # the agent drops this write
+        await node.kubelet.prepare_one(ref(1))
+        await node.api.until(lambda: "PATCH resourceclaims" in " ".join(node.api.written()))
+        await node.stop_agent()
+        assert not node.api.get("resourceclaims", claim)["status"].get("devices")
+        await node.start_agent()
+        await node.api.until(lambda: node.api.get("resourceclaims", claim)["status"].get("devices"))
+        (device_status,) = node.api.get("resourceclaims", claim)["status"]["devices"]
+        assert device_status["data"] == {"cpuset": "4-5"}
+
+
 async def test_containers_keep_their_cpus_after_a_restart_of_the_runtime():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))

@@ -37,7 +37,7 @@ async def client(server: FakeApi) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 def writer(client: ApiClient) -> DeviceStatusWriter:
-    return DeviceStatusWriter(client, "dra.cpu", backoff=Backoff(0.01, 0.02))
+    return DeviceStatusWriter(client, "dra.cpu", backoff=Backoff(0.01, 0.02), pauses=Backoff(0.01, 0.01))
 
 
 def claim(server: FakeApi, name: str, *granted: CpuGrant) -> ClaimRef:
@@ -212,6 +212,37 @@ async def test_a_claim_whose_write_fails_does_not_delay_the_others(server: FakeA
         writer.set(claim(server, "failing", grant("2")), [grant("2")])
         writer.set(claim(server, "c", grant("3")), [grant("3")])
         await server.until(lambda: device_statuses(server, "c"))
+
+
+async def test_repeated_statuses_are_written_one_after_a_pause_and_after_new_ones(
+    server: FakeApi, client: ApiClient
+) -> None:
+    writer = DeviceStatusWriter(client, "dra.cpu", pauses=Backoff(1e9, 1e9, jitter=lambda low, high: next(pauses)))
+    pauses = iter((0.0, 0.0, 1e9))
+    for name in ("a", "b", "c", "d"):
+        writer.repeat(claim(server, name, grant("2")), [grant("2")])
+    unprepared = claim(server, "unprepared", grant("2"))
+    writer.repeat(unprepared, [grant("2")])
+    writer.forget(unprepared.uid)
+    writer.set(claim(server, "new", grant("3")), [grant("3")])
+    async with background(writer.run()):
+        await server.until(lambda: device_statuses(server, "b"))
+        await server.until_idle()
+    assert [request.name for request in server.requests] == ["new", "a", "b"]
+
+
+async def test_a_repeated_status_does_not_change_a_claim_that_has_it(
+    server: FakeApi, writer: DeviceStatusWriter
+) -> None:
+    ref = claim(server, "c", grant("2"))
+    async with background(writer.run()):
+        writer.set(ref, [grant("2")])
+        await server.until(lambda: device_statuses(server, "c"))
+        before = server.get("resourceclaims", "default/c")
+        writer.repeat(ref, [grant("2")])
+        await server.until(lambda: len(server.written()) == 2)
+        await server.until_idle()
+    assert server.get("resourceclaims", "default/c") == before
 
 
 def events_of_n1(client: ApiClient) -> Events:

@@ -1,8 +1,9 @@
 """Writes a claim's CPUs into the status of the ResourceClaim, for the claim's owner."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import structlog
 
@@ -12,6 +13,8 @@ from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_api.resources import RESOURCE_CLAIMS, JsonObject
 
+REPEAT_SECONDS: Final = 5.0
+
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -20,32 +23,52 @@ class DeviceStatusWriter:
 
     It uses server-side apply with the claim's UID, so that a new claim of the same name is not changed. A write that
     cannot succeed (the claim was deleted or deallocated, or permissions are missing) is dropped.
+
+    An agent that ends before it has written a status does not keep the queue, so the next agent repeats the status of
+    every held claim, with a pause before each. It does not read the claims first: the API server stores nothing and
+    notifies nobody when the applied status is the current one, so the write costs no more than the read.
     """
 
-    def __init__(self, api: ApiClient, driver: str, *, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self, api: ApiClient, driver: str, *, backoff: Backoff | None = None, pauses: Backoff | None = None
+    ) -> None:
         self._api = api
         self._driver = driver
         self._backoff = backoff or Backoff()
+        self._pauses = pauses or Backoff(REPEAT_SECONDS, REPEAT_SECONDS)
         self._pending: dict[str, JsonObject] = {}  # claim UID -> the object to apply, the oldest first
+        self._repeats: dict[str, JsonObject] = {}  # likewise, while nothing is pending
         self._wake = asyncio.Event()
 
     def set(self, claim: ClaimRef, grants: Sequence[CpuGrant]) -> None:
         """Queues the grants of a prepared claim; replaces what is queued for the claim."""
-        self._pending.pop(claim.uid, None)
+        self.forget(claim.uid)
         self._pending[claim.uid] = device_status(self._driver, claim, grants)
+        self._wake.set()
+
+    def repeat(self, claim: ClaimRef, grants: Sequence[CpuGrant]) -> None:
+        """Queues the grants of a claim that an earlier agent has prepared, and perhaps not written."""
+        self._repeats[claim.uid] = device_status(self._driver, claim, grants)
         self._wake.set()
 
     def forget(self, claim_uid: str) -> None:
         """Removes an unprepared claim from the queue."""
         self._pending.pop(claim_uid, None)
+        self._repeats.pop(claim_uid, None)
 
     async def run(self) -> NoReturn:
         """Runs until cancelled; writes one status at a time, so that reads of claims for other pods do not wait."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
             while self._pending:
                 await self._write(next(iter(self._pending)))
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pauses.next() if self._repeats else None):
+                    await self._wake.wait()
+                    continue
+            if self._repeats:  # not forgotten meanwhile
+                uid = next(iter(self._repeats))
+                self._pending[uid] = self._repeats.pop(uid)
 
     async def _write(self, uid: str) -> None:
         body = self._pending[uid]

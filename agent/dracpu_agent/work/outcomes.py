@@ -32,6 +32,12 @@ class Outcomes:
 
     # ---- claims
 
+    def recovered(self) -> None:
+        """The agent has taken over the claims of an earlier agent, which may have ended before it wrote a status."""
+        for claim in self._node.claims.values():
+            if not claim.lingering:  # a lingering claim is usually deallocated
+                self._device_status.repeat(claim.ref, claim.grants)
+
     def prepared(self, claim: HeldClaim, seconds: float) -> None:
         """A claim is ready: its owner sees the CPUs, after the kubelet has its answer."""
         self._metrics.claim_prepared(seconds, len(claim.cpus))
