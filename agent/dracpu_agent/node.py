@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dracpu_agent.allocation.machine import Machine
-from dracpu_agent.claims.checkpoint import Checkpoint
+from dracpu_agent.claims.checkpoint import Checkpoint, Kept
 from dracpu_agent.claims.draining import draining
 from dracpu_agent.claims.earmarks import Earmarks
 from dracpu_agent.claims.grant import ClaimRef
@@ -53,6 +53,7 @@ class NodeState:
         self._ledger = Ledger()
         self._former: Settings | None = None  # whose devices are published while the node settles
         self._earmarks = Earmarks()
+        self._kept = Kept()  # of the checkpoint of an earlier agent
         self._listeners: list[Callable[[], None]] = []
         self.containers = Containers(self._divide({}), self._release_lingering, self._notify)
 
@@ -76,9 +77,11 @@ class NodeState:
         """Applies settings, or raises and stays on the former ones. Other devices than those that are published appear
         when the node has `settled`."""
         self._apply(spec, self._former or self._settings, self._settings)
+        self._kept = self._kept.without_settings()
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Goes on with an earlier agent's settings where it was with them; raises like `configure`."""
+        self._kept = checkpoint.kept
         if checkpoint.spec is not None:
             waiting = {claim.uid for claim in checkpoint.spec.outstanding}.difference(self._ledger.claims)
             self._earmarks.restore(checkpoint.earmarks, waiting)
@@ -109,6 +112,7 @@ class NodeState:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
         self._withheld = self._withheld.after_settings(self.topology, self._settings, None, self._taken())
         self.spec = self._former = None
+        self._kept = self._kept.without_settings()
         self._changed()
 
     def replug(self, found: Topology) -> bool:
@@ -165,7 +169,7 @@ class NodeState:
 
     def grant(self, request: ClaimRequest) -> Granted:
         """Grants a claim its CPUs: the CPUs that it holds already, or else the allocator's choice."""
-        held = self._ledger.claims.get(request.ref.uid)
+        held = self._ledger.find(request.ref.uid)
         if held is not None and held.digest == request.digest:
             return self._revive(held, request.consumers)
         if self.spec is None:
@@ -190,7 +194,7 @@ class NodeState:
 
     def grant_held(self, uid: str) -> Granted | None:
         """Answers for a claim that the ledger holds, without reading the claim again; None when it holds none."""
-        held = self._ledger.claims.get(uid)
+        held = self._ledger.find(uid)
         return None if held is None else self._revive(held, held.consumers)
 
     def undo(self, granted: Granted) -> None:
@@ -229,7 +233,8 @@ class NodeState:
         """Everything that must survive a restart."""
         claims = tuple(self._ledger.claims.values())
         withheld = self._withheld.cpus(self.topology, self._settings)
-        return Checkpoint(self.node_name, self.spec, claims, self._former, self._earmarks.places, withheld)
+        places = self._earmarks.places
+        return Checkpoint(self.node_name, self.spec, claims, self._former, places, withheld, self._kept)
 
     def adopt(self, claim: HeldClaim) -> None:
         """Books a claim of an earlier agent; raises LedgerError when another claim holds its CPUs."""

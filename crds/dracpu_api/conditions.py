@@ -51,6 +51,7 @@ class NodeReason(StrEnum):
     PUBLISHED = "Published"
     WITHDRAWN = "Withdrawn"
     # StateHealthy
+    CLAIMS_FROZEN = "ClaimsFrozen"
     CPUS_INCOMPLETE = "CPUsIncomplete"
     CPUS_OFFLINE = "CPUsOffline"
     HEALTHY = "Healthy"

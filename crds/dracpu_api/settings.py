@@ -93,9 +93,9 @@ class CpuNodeSpec:
 _E = TypeVar("_E", bound=StrEnum)
 
 
-def decode_spec(spec: object) -> CpuNodeSpec:
-    """Reads `CpuNode.spec`. Refuses unknown fields, so that no setting is silently ignored."""
-    fields = _Fields(spec, "spec")
+def decode_spec(spec: object, *, ignore_unknown: bool = False) -> CpuNodeSpec:
+    """Reads `CpuNode.spec`. Refuses unknown fields, so that no setting is silently ignored, unless `ignore_unknown`."""
+    fields = _Fields(spec, "spec", ignore_unknown=ignore_unknown)
     config = fields.nested("config")
     decoded = CpuNodeSpec(
         config_name=config.text("name"),
@@ -110,9 +110,9 @@ def decode_spec(spec: object) -> CpuNodeSpec:
     return decoded
 
 
-def decode_settings(settings: object) -> Settings:
+def decode_settings(settings: object, *, ignore_unknown: bool = False) -> Settings:
     """Reads settings, which the operator resolves from a config."""
-    return _decode_settings(_Fields(settings, "settings"))
+    return _decode_settings(_Fields(settings, "settings", ignore_unknown=ignore_unknown))
 
 
 def encode_spec(spec: CpuNodeSpec) -> dict[str, object]:
@@ -182,15 +182,16 @@ def _decode_outstanding(item: "_Fields") -> OutstandingClaim:
 class _Fields:
     """The fields of a JSON object that have not been read yet. Those that are left at the end are unknown."""
 
-    def __init__(self, value: object, path: str) -> None:
+    def __init__(self, value: object, path: str, *, ignore_unknown: bool) -> None:
         if not isinstance(value, Mapping):
             raise SettingsError(f"{path} must be an object, got {_kind(value)}")
         self._left = dict(value)
         self._path = path
+        self._ignore_unknown = ignore_unknown
 
     def nested(self, name: str, *, optional: bool = False) -> "_Fields":
         value = self._left.pop(name, None)
-        return _Fields({} if value is None and optional else value, f"{self._path}.{name}")
+        return self._at({} if value is None and optional else value, f"{self._path}.{name}")
 
     def items(self, name: str) -> list["_Fields"]:
         value = self._left.pop(name, None)
@@ -198,7 +199,7 @@ class _Fields:
             return []
         if not isinstance(value, list):
             raise self._wrong(name, "a list", value)
-        return [_Fields(item, f"{self._path}.{name}[{index}]") for index, item in enumerate(value)]
+        return [self._at(item, f"{self._path}.{name}[{index}]") for index, item in enumerate(value)]
 
     def text(self, name: str) -> str:
         value = self._left.pop(name, None)
@@ -240,9 +241,12 @@ class _Fields:
             raise SettingsError(f"{self._path}.{name}: {error}") from error
 
     def finish(self) -> None:
-        if self._left:
+        if self._left and not self._ignore_unknown:
             names = ", ".join(f"{self._path}.{name}" for name in sorted(map(str, self._left)))
             raise SettingsError(f"unknown: {names}; the agent is older than the object, or the name is misspelt")
+
+    def _at(self, value: object, path: str) -> "_Fields":
+        return _Fields(value, path, ignore_unknown=self._ignore_unknown)
 
     def _wrong(self, name: str, expected: str, value: object) -> SettingsError:
         return SettingsError(f"{self._path}.{name} must be {expected}, got {_kind(value)}")

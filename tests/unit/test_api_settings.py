@@ -44,6 +44,14 @@ def test_reserved_cpus_are_read_as_a_set() -> None:
     assert decode_spec(a_spec(settings={"reservedCPUs": "0-1,4"})).settings.reserved_cpus == CpuSet([0, 1, 4])
 
 
+def test_unknown_fields_are_ignored_on_request_at_every_level() -> None:
+    claim = {"uid": "u", "namespace": "n", "name": "c", "devices": [{"name": "d", "cpus": 1, "new": 1}], "new": 1}
+    settings = {"mode": "individual", "allocation": {"new": 1}, "new": 1}
+    spec = a_spec(config={"name": "c", "generation": 1, "new": 1}, settings=settings, outstanding=[claim], new=1)
+    assert decode_spec(spec, ignore_unknown=True).settings == Settings(Mode.INDIVIDUAL)
+    assert decode_settings(settings, ignore_unknown=True) == Settings(Mode.INDIVIDUAL)
+
+
 def test_group_by_distinguishes_representations_in_grouped_mode_only() -> None:
     by_socket, by_machine = GroupBy.SOCKET, GroupBy.MACHINE
     assert Settings(group_by=by_socket).representation != Settings(group_by=by_machine).representation

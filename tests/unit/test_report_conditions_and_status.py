@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from nodes import NODE, OLD_RUNTIME, container, machine, node, outstanding, request, share, spec, uid, well
 
+from dracpu_agent.claims.record import freeze
 from dracpu_agent.cli.state import table
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
@@ -11,6 +12,7 @@ from dracpu_agent.report.conditions import (
     conditions_of,
     unregistered,
 )
+from dracpu_agent.report.device_health import health_of
 from dracpu_agent.report.document import document_of, document_of_checkpoint, gauges_of
 from dracpu_agent.report.node_status import status_of
 from dracpu_api.conditions import NodeCondition, NodeReason
@@ -135,6 +137,21 @@ def test_the_state_prints_as_a_table_for_a_running_and_a_stopped_agent():
     assert "default/claim-1" in text
     assert "of them 1 on claims" in text
     assert "default/claim-1" in table(document_of_checkpoint(state.checkpoint()))
+
+
+def test_frozen_claims_are_named_with_what_to_do():
+    state = node()
+    state.adopt(freeze(uid(1), {"namespace": "default", "name": "claim-1", "cpus": "4-5"}, "a grant has no CPUs"))
+    state.adopt(freeze(uid(2), None, "its CDI file is empty"))
+    state.adopt(freeze("#3", 7, "it is a number"))
+    conditions = conditions_of(state, well())
+    (health,) = [condition for condition in conditions if condition.type == NodeCondition.STATE_HEALTHY]
+    assert (health.true, health.reason) == (True, "ClaimsFrozen")
+    assert f"default/claim-1 (CPUs 4-5), UID {uid(2)} (CPUs unknown), UID #3 (CPUs unknown)" in health.message
+    assert "install the newer version again, or delete the pods that use them" in health.message
+    assert phase(state, well()) == "Ready"
+    assert [shown["state"] for shown in document_of(state, conditions)["claims"]] == ["frozen"] * 3
+    assert {health.device for health in health_of(state)} == {"cpudevnuma000", NUMA1}
 
 
 def test_the_gauges_count_the_cpus_that_can_still_be_granted():

@@ -1,8 +1,11 @@
-from nodes import NODE, machine, node, ref, request, share, spec, uid
+import pytest
+from newer_agent import body_of, cdi_record, rewritten
+from nodes import NODE, SAFE_RUNTIME, container, machine, node, ref, request, share, spec, uid
+from nodes import cdi as claim_device
 
 from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import Loaded
-from dracpu_agent.claims.checkpoint import Checkpoint
+from dracpu_agent.claims.checkpoint import Checkpoint, decode, encode
 from dracpu_agent.node import NodeState
 from dracpu_agent.work.recovery import recover
 
@@ -55,12 +58,69 @@ def test_cdi_files_that_contradict_each_other_never_grant_a_cpu_twice(tmp_path):
 
 def test_files_of_other_programs_are_not_touched(tmp_path):
     (tmp_path / "vendor.json").write_text("{}")
-    (tmp_path / f"dra.k8s.io-cpu_{uid(9)}.json").write_text("not a record")
-    cdi = CdiDirectory(tmp_path)
     revived = NodeState(NODE, machine())
-    recover(revived, Loaded(None), cdi)
+    recover(revived, Loaded(None), CdiDirectory(tmp_path))
     assert revived.claims == {}
     assert (tmp_path / "vendor.json").exists()
+
+
+@pytest.mark.parametrize("checkpoint", [None, node().checkpoint()])
+@pytest.mark.parametrize("content", [b"", b"not JSON", b"{}", b"[1]", b"[" * 100_000])
+def test_a_cdi_file_that_cannot_be_read_stays_and_its_claim_is_frozen(tmp_path, content, checkpoint):
+    path = tmp_path / f"dra.k8s.io-cpu_{uid(9)}.json"
+    path.write_bytes(content)
+    revived = NodeState(NODE, machine())
+    recover(revived, Loaded(checkpoint), CdiDirectory(tmp_path))
+    assert path.read_bytes() == content
+    assert [str(claim.ref) for claim in revived.claims.values() if claim.frozen] == [f"UID {uid(9)}"]
+
+
+def test_a_claim_known_only_from_a_cdi_file_of_a_newer_agent_gets_into_the_checkpoint_as_it_is(tmp_path):
+    cdi = CdiDirectory(tmp_path)
+    state = prepared(cdi, 1)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(cdi_record(path.read_bytes(), lambda record: record["grants"][0].update(kind="future")))
+    revived = NodeState(NODE, machine())
+    recover(revived, Loaded(None, "damaged"), cdi)
+    assert revived.division.exclusive == state.division.exclusive
+    (entry,) = body_of(encode(revived.checkpoint()))["claims"]
+    assert entry["grants"][0]["kind"] == "future"
+
+
+def test_containers_of_a_frozen_claim_stay_on_its_cpus_and_can_be_created_again(tmp_path):
+    cdi = CdiDirectory(tmp_path)
+    state = prepared(cdi, 1)
+    held = state.claims[uid(1)].cpus
+    newer = rewritten(encode(state.checkpoint()), lambda body: body["claims"][0]["grants"][0].update(kind="future"))
+    revived = NodeState(NODE, machine())
+    recover(revived, Loaded(decode(newer)), cdi)
+    revived.containers.connected(SAFE_RUNTIME)
+    pinned, shared = container("pinned", claim_device(1), cpus=held), container("shared", cpus=held)
+    updates, unproven = revived.containers.synchronize([pinned, shared])
+    assert unproven == ()
+    assert [update.container_id for update in updates] == ["shared"]
+    revived.containers.ended("pinned")
+    env = f"DRA_CPUSET_{uid(1)}={held}"
+    assert revived.containers.create(container("restarted", claim_device(1), env=[env])).cpus == held
+
+
+def test_claims_of_a_sound_checkpoint_that_name_the_same_cpu_are_both_kept(tmp_path):
+    cdi = CdiDirectory(tmp_path)
+    state = prepared(cdi, 1, 2)
+
+    def share_cpus(body):
+        first, second = body["claims"]
+        second["grants"][0]["cpus"] = first["grants"][0]["cpus"]
+
+    newer = rewritten(encode(state.checkpoint()), share_cpus)
+    revived = NodeState(NODE, machine())
+    recover(revived, Loaded(decode(newer)), cdi)
+    assert [(claim.ref, bool(claim.frozen)) for claim in revived.claims.values()] == [(ref(1), False), (ref(2), True)]
+    assert body_of(encode(revived.checkpoint()))["claims"] == body_of(newer)["claims"]
+    cpus = revived.claims[uid(1)].cpus
+    assert revived.release(uid(2)) is False  # the runtime is not synchronized
+    revived.containers.synchronize([])
+    assert revived.division.exclusive == cpus
 
 
 def test_the_checkpoint_of_another_node_is_rejected(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from newer_agent import body_of, rewritten
 from nodes import NODE, claim_object, outstanding, ref, share, spec, uid, whole
 from whole_agent import whole_node
 
@@ -182,6 +183,45 @@ async def test_a_restarted_agent_restores_claims_and_pins_containers_created_mea
         await node.kubelet.prepare_one(ref(2))
         second = await node.runtime.create_container(node.pod(), "second", cdi_devices=[cdi(2)])
         assert node.runtime.cpuset_of(second) == "6-7"
+
+
+async def test_an_agent_that_follows_a_newer_one_keeps_the_claims_whose_records_it_cannot_read():
+    async with whole_node() as node:
+        for number in (1, 2):
+            node.claim(claim_object(number, [share(NUMA1, 2)]))
+            await node.kubelet.prepare_one(ref(number))
+        first = await node.kubelet.prepare_one(ref(1))
+        pinned = await node.runtime.create_container(node.pod(), "pinned", cdi_devices=[cdi(2)])
+        shared = await node.runtime.create_container(node.pod(), "shared")
+        await node.stop_agent()
+
+        def change(body):
+            body["spec"]["settings"]["futureSetting"] = body["futureField"] = {"on": True}
+            body["claims"][0]["futureField"] = "kept"
+            body["claims"][1]["grants"][0]["kind"] = "future"
+
+        checkpoint = node.root / "state" / "checkpoint.json"
+        checkpoint.write_bytes(rewritten(checkpoint.read_bytes(), change))
+        entries = body_of(checkpoint.read_bytes())["claims"]
+        await node.start_agent()
+        await node.api.until(lambda: node.condition("StateHealthy").get("reason") == "ClaimsFrozen")
+        assert "default/claim-2 (CPUs 6-7)" in node.condition("StateHealthy")["message"]
+        assert node.status["cpus"]["exclusive"] == "4-7"
+        assert (node.runtime.cpuset_of(pinned), node.runtime.cpuset_of(shared)) == ("6-7", "2-3")
+        assert await node.kubelet.prepare_one(ref(1)) == first
+        with pytest.raises(KubeletError, match="install the newer version again"):
+            await node.kubelet.prepare_one(ref(2))
+
+        await node.runtime.stop_container(pinned)
+        again = await node.runtime.create_container(node.pod(), "again", cdi_devices=[cdi(2)])
+        assert node.runtime.cpuset_of(again) == "6-7"
+        assert body_of(checkpoint.read_bytes())["claims"] == entries
+        await node.runtime.stop_container(again)
+        await node.kubelet.unprepare_one(ref(2))
+        await node.api.until(lambda: node.condition("StateHealthy").get("reason") == "Healthy")
+        await node.runtime.until(lambda: node.runtime.cpuset_of(shared) == "2-3,6-7")
+        assert body_of(checkpoint.read_bytes())["claims"] == entries[:1]
+        assert body_of(checkpoint.read_bytes())["futureField"] == {"on": True}
 
 
 async def test_a_restarted_agent_writes_the_device_status_that_its_predecessor_has_not_written(monkeypatch):

@@ -1,6 +1,5 @@
 """Writes and deletes CDI files: a file for each claim, replaced atomically."""
 
-import contextlib
 import os
 import re
 import tempfile
@@ -27,17 +26,17 @@ class CdiDirectory:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, claim: HeldClaim) -> None:
-        """Writes a claim's file, unless it exists with the same content."""
+    def write(self, claim: HeldClaim) -> bool:
+        """Writes a claim's file; returns False if there is one already that serves the claim."""
         path = self._path(claim.ref.uid)
-        data = spec.encode(claim)
         try:
-            if _read(path) == data:
-                return
+            if spec.serves(_read(path), claim):
+                return False
             self._directory.mkdir(parents=True, exist_ok=True)
-            _write_atomically(path, data)
+            _write_atomically(path, spec.encode(claim))
         except OSError as error:
             raise CdiFileError(f"cannot write the CDI file of claim {claim.ref}: {error}") from error
+        return True
 
     def delete(self, uid: str) -> None:
         """Deletes a claim's file, if it exists."""
@@ -59,12 +58,9 @@ class CdiDirectory:
         return frozenset(path.stem.removeprefix(_PREFIX) for path in self._files())
 
     def read_all(self) -> Iterator[HeldClaim]:
-        """The claims in the files; files that this agent did not write are skipped."""
+        """The claims in the files; a file that cannot be read or decoded gives a frozen claim."""
         for path in self._files():
-            data = _read(path)
-            if data is not None:
-                with contextlib.suppress(spec.CdiSpecError):
-                    yield spec.decode(data)
+            yield spec.decode(_read(path), path.stem.removeprefix(_PREFIX))
 
     def _files(self) -> list[Path]:
         return sorted(self._directory.glob(f"{_PREFIX}*.json"))
@@ -75,11 +71,11 @@ class CdiDirectory:
         return self._directory / f"{_PREFIX}{uid}.json"
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # missing or unreadable; the write that follows reports the cause
-        return None
+    except OSError:  # missing or unreadable; a write that follows reports the cause
+        return b""
 
 
 def _write_atomically(path: Path, data: bytes) -> None:

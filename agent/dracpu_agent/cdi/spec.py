@@ -5,19 +5,17 @@ can be rebuilt from the files: they contain every claim that was reported as pre
 """
 
 import json
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
 
-from dracpu_agent.claims.checkpoint import CheckpointError, decode_claim, encode_claim
 from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze
 from dracpu_api import names
-from dracpu_api.errors import DriverError
+from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 
 VERSION: Final = "0.6.0"  # CDI: the first version with annotations
 _RECORD: Final = f"{names.DRIVER}/claim"
-
-
-class CdiSpecError(DriverError):
-    """A CDI file does not contain a claim's record."""
 
 
 def qualified(device: str) -> str:
@@ -35,9 +33,68 @@ def encode(claim: HeldClaim) -> bytes:
     return json.dumps(spec, indent=1).encode() + b"\n"
 
 
-def decode(data: bytes) -> HeldClaim:
-    """The claim in a CDI file; raises CdiSpecError."""
+def decode(data: bytes, uid: str) -> HeldClaim:
+    """The claim in the CDI file whose name has this UID; a frozen claim if its record cannot be decoded."""
+    spec = _parsed(data)
+    record = _record(spec)
     try:
-        return decode_claim(json.loads(json.loads(data)["annotations"][_RECORD]))
-    except (ValueError, KeyError, TypeError, CheckpointError) as error:
-        raise CdiSpecError(f"the file was not written by this agent: {error!r}") from error
+        return decode_claim(record)
+    except RecordError as error:
+        return freeze(uid, record, f"its CDI file: {error}", tuple(_devices(spec)))
+
+
+def serves(data: bytes, claim: HeldClaim) -> bool:
+    """Whether a file gives containers what they need of the claim, and contains its record.
+
+    What a newer agent has added is accepted. Consumers are not compared: a file keeps those of the claim's Prepare.
+    """
+    spec = _parsed(data)
+    if not set(claim.cdi_devices()) <= set(_devices(spec)):
+        return False
+    record = _record(spec)
+    try:
+        found = decode_claim(record)
+    except RecordError:
+        return isinstance(record, dict) and record.get("uid") == claim.ref.uid
+    return _identity(found) == _identity(claim)
+
+
+def _identity(claim: HeldClaim) -> tuple[object, ...]:
+    return claim.ref, claim.digest, tuple(replace(grant, unknown={}) for grant in claim.grants)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    """The spec, or {} if it is not one of our kind."""
+    try:
+        spec = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return spec if isinstance(spec, dict) and spec.get("kind") == names.CDI_KIND and "cdiVersion" in spec else {}
+
+
+def _record(spec: dict[str, Any]) -> Any:
+    """The record; None if there is none."""
+    try:
+        return json.loads(spec["annotations"][_RECORD])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _devices(spec: dict[str, Any]) -> Iterator[tuple[str, str, CpuSet]]:
+    """The devices that set a variable of ours, as HeldClaim.cdi_devices; other devices have no variable and no CPUs."""
+    devices = spec.get("devices")
+    for device in devices if isinstance(devices, list) else ():
+        try:
+            name, env = str(device["name"]), [str(entry) for entry in device["containerEdits"].get("env") or ()]
+        except (AttributeError, KeyError, TypeError):
+            continue
+        ours = [entry.partition("=") for entry in env if entry.startswith(names.CDI_ENV_PREFIX)]
+        for variable, _, value in ours or [("", "", "")]:
+            yield name, variable, _cpus(value)
+
+
+def _cpus(text: str) -> CpuSet:
+    try:
+        return CpuSet.parse(text)
+    except CpuSetError:
+        return EMPTY

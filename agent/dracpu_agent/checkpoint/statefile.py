@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from dracpu_agent.claims import checkpoint
-from dracpu_agent.claims.checkpoint import Checkpoint, CheckpointError
+from dracpu_agent.claims.checkpoint import Checkpoint, CheckpointError, NewerCheckpointError
 from dracpu_agent.errors import NotReadyError
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_api.errors import DriverError
@@ -24,6 +24,7 @@ from dracpu_api.errors import DriverError
 CURRENT: Final = "checkpoint.json"
 PREVIOUS: Final = "checkpoint.previous.json"
 DAMAGED: Final = "checkpoint.damaged.json"
+NEWER: Final = "checkpoint.newer.json"  # in a format that only a newer agent reads
 LOCK: Final = "agent.lock"
 
 SAVE_SECONDS: Final = 20.0  # of the kubelet's 45 s for a claim, if the disk hangs
@@ -47,20 +48,23 @@ class Loaded:
 
     checkpoint: Checkpoint | None
     damage: str = ""  # why the current copy cannot be used; then `checkpoint` is the previous copy or None
+    aside: str = DAMAGED  # the name that the current copy gets if it cannot be used
 
 
 def load(directory: Path) -> Loaded:
     """Reads the current copy, or the previous one if the current one is damaged or missing."""
-    damage = ""
+    damage, aside = "", DAMAGED
     for name in (CURRENT, PREVIOUS):
         try:
-            return Loaded(checkpoint.decode((directory / name).read_bytes()), damage)
+            return Loaded(checkpoint.decode((directory / name).read_bytes()), damage, aside)
         except FileNotFoundError:
             if name == CURRENT and (directory / PREVIOUS).exists():
                 damage = f"{CURRENT} is missing"
         except (OSError, CheckpointError) as error:
+            if name == CURRENT and isinstance(error, NewerCheckpointError):
+                aside = NEWER
             damage = damage or f"{name}: {error}"
-    return Loaded(None, damage)
+    return Loaded(None, damage, aside)
 
 
 class StateFile:
@@ -105,12 +109,13 @@ class StateFile:
             self._lock = None
 
     def load(self) -> Loaded:
-        """Reads the previous agent's checkpoint, and renames a damaged copy so that it never replaces a good one."""
+        """Reads the previous agent's checkpoint. A copy that cannot be used is renamed, so that it neither replaces a
+        good one nor is overwritten."""
         loaded = load(self._directory)
         if loaded.checkpoint is not None:
             self._stored = loaded.checkpoint.uids
         if loaded.damage and (self._directory / CURRENT).exists():
-            (self._directory / CURRENT).replace(self._directory / DAMAGED)
+            (self._directory / CURRENT).replace(self._directory / loaded.aside)
         return loaded
 
     def may_contain(self, uid: str) -> bool:

@@ -1,23 +1,24 @@
 """Encodes and decodes the checkpoint: everything that must survive a restart, with a checksum.
 
-Grants name their kind, so that another kind of grant can be added without a new format.
+A newer agent may have written it. Each claim is decoded on its own, and the settings as well, so that what this agent
+does not understand affects nothing else, and is written back unchanged.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from dracpu_agent.claims.earmarks import Places
-from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze, uid_in
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.errors import DriverError
 from dracpu_api.settings import (
     CpuNodeSpec,
     Settings,
-    SettingsError,
     decode_settings,
     decode_spec,
     encode_settings,
@@ -26,9 +27,32 @@ from dracpu_api.settings import (
 
 VERSION: Final = 1
 
+_decode_spec: Final = partial(decode_spec, ignore_unknown=True)
+_decode_settings: Final = partial(decode_settings, ignore_unknown=True)
+
+_T = TypeVar("_T")
+
 
 class CheckpointError(DriverError):
     """An invalid checkpoint; the message names the fault."""
+
+
+class NewerCheckpointError(CheckpointError):
+    """A checkpoint in a format that only a newer agent can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was read and is written back, because this agent may not know all of it."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)  # of the checkpoint itself; only unknown ones
+    spec: Any = None
+    former: Any = None
+    earmarks: Mapping[str, Any] = field(default_factory=dict)  # only those that cannot be decoded
+
+    def without_settings(self) -> "Kept":
+        """What is still kept after other settings have replaced those of the checkpoint."""
+        return Kept(self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +65,7 @@ class Checkpoint:
     former: Settings | None = None  # their devices are published while the node settles
     earmarks: Places = field(default_factory=dict)
     withheld: CpuSet = EMPTY  # the core kept for the system if no CPUs are reserved
+    kept: Kept = field(default_factory=Kept)
 
     @property
     def uids(self) -> frozenset[str]:
@@ -50,83 +75,107 @@ class Checkpoint:
 
 def encode(checkpoint: Checkpoint) -> bytes:
     """One line of JSON."""
+    kept = checkpoint.kept
     body = {
+        **kept.fields,
         "version": VERSION,
         "node": checkpoint.node,
-        "spec": None if checkpoint.spec is None else encode_spec(checkpoint.spec),
-        "claims": [encode_claim(claim) for claim in checkpoint.claims],
-        "former": None if checkpoint.former is None else encode_settings(checkpoint.former),
-        "earmarks": {
-            uid: {device: str(cpus) for device, cpus in places.items()} for uid, places in checkpoint.earmarks.items()
-        },
+        "spec": _as_read(kept.spec, checkpoint.spec, _decode_spec, encode_spec),
+        "claims": [
+            encode_claim(claim)
+            for claim in checkpoint.claims
+            if claim.frozen is None or claim.frozen.record is not None
+        ],
+        "former": _as_read(kept.former, checkpoint.former, _decode_settings, encode_settings),
+        "earmarks": {**kept.earmarks, **_encode_earmarks(checkpoint.earmarks)},
         "withheld": str(checkpoint.withheld),
     }
     return json.dumps({"checksum": _checksum(body), "body": body}, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(data: bytes) -> Checkpoint:
-    """Reads the output of `encode`; raises CheckpointError for anything else."""
+    """Reads the output of `encode`, of this or of a newer agent; raises CheckpointError for anything else."""
     try:
         document = json.loads(data)
-        body = document["body"]
+        body = dict(document["body"])
         if document["checksum"] != _checksum(body):
             raise CheckpointError("the checksum does not match: the file was damaged or edited")
-        if body["version"] != VERSION:
-            raise CheckpointError(f"version {body['version']} is not supported: this agent reads version {VERSION}")
-        spec = None if body["spec"] is None else decode_spec(body["spec"])
-        claims = tuple(decode_claim(claim) for claim in body["claims"])
-        former = None if body["former"] is None else decode_settings(body["former"])
-        earmarks = {
-            uid: {device: CpuSet.parse(cpus) for device, cpus in places.items()}
-            for uid, places in body["earmarks"].items()
-        }
-        withheld = CpuSet.parse(body.get("withheld", ""))  # absent in checkpoints of agent 0.1.0
-        return Checkpoint(body["node"], spec, claims, former, earmarks, withheld)
-    except (ValueError, AttributeError, KeyError, TypeError, SettingsError) as error:
+        _check_version(body.pop("version"))
+        node, claims = body.pop("node"), _decode_claims(body.pop("claims"))
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"the content is invalid: {error!r}") from error
+    spec, former = body.pop("spec", None), body.pop("former", None)
+    earmarks, not_decoded = _decode_earmarks(body.pop("earmarks", {}))
+    return Checkpoint(
+        node,
+        _if_readable(spec, _decode_spec),
+        claims,
+        _if_readable(former, _decode_settings),
+        earmarks,
+        _if_readable(body.pop("withheld", None), CpuSet.parse) or EMPTY,  # absent in checkpoints of agent 0.1.0
+        Kept(body, spec, former, not_decoded),
+    )
 
 
-def encode_claim(claim: HeldClaim) -> dict[str, Any]:
-    """A claim as JSON. Its CDI file contains this, too, so that a lost checkpoint can be rebuilt."""
-    return {
-        "namespace": claim.ref.namespace,
-        "name": claim.ref.name,
-        "uid": claim.ref.uid,
-        "grants": [
-            {
-                "kind": "cpu",
-                "request": grant.request,
-                "pool": grant.pool,
-                "device": grant.device,
-                "shareID": grant.share_id,
-                "cpus": str(grant.cpus),
-            }
-            for grant in claim.grants
-        ],
-        "consumers": sorted(claim.consumers),
-        "digest": claim.digest,
-        "lingering": claim.lingering,
-    }
+def _check_version(version: object) -> None:
+    if isinstance(version, int) and version > VERSION:
+        raise NewerCheckpointError(f"a newer agent wrote it in version {version}, this agent reads version {VERSION}")
+    if version != VERSION:
+        raise CheckpointError(f"version {version} is not supported: this agent reads version {VERSION}")
 
 
-def decode_claim(claim: Mapping[str, Any]) -> HeldClaim:
-    """The inverse of `encode_claim`."""
+def _decode_claims(records: object) -> tuple[HeldClaim, ...]:
+    """All claims, those that can be decoded first. No two have the same UID: a record without a UID of its own is
+    frozen under a name that no claim can have."""
+    if not isinstance(records, list):
+        raise CheckpointError("the content is invalid: the claims are not a list")
+    decoded: dict[str, HeldClaim] = {}
+    frozen: list[tuple[int, object, str]] = []
+    for index, record in enumerate(records):
+        try:
+            claim = decode_claim(record)
+        except RecordError as error:
+            frozen.append((index, record, str(error)))
+            continue
+        if decoded.setdefault(claim.ref.uid, claim) is not claim:
+            frozen.append((index, record, "another entry has the same UID"))
+    claims = dict(decoded)
+    for index, record, reason in frozen:
+        uid = uid_in(record)
+        key = uid if uid and uid not in claims else f"{uid}#{index}"
+        claims[key] = freeze(key, record, reason)
+    return tuple(claims.values())
+
+
+def _encode_earmarks(earmarks: Places) -> dict[str, dict[str, str]]:
+    return {uid: {device: str(cpus) for device, cpus in places.items()} for uid, places in earmarks.items()}
+
+
+def _decode_earmarks(records: object) -> tuple[Places, Mapping[str, Any]]:
+    """The earmarks, and the records of those that cannot be decoded. The node picks their CPUs anew."""
+    decoded: dict[str, dict[str, CpuSet]] = {}
+    not_decoded: dict[str, Any] = {}
+    for uid, places in records.items() if isinstance(records, dict) else ():
+        try:
+            decoded[uid] = {device: CpuSet.parse(cpus) for device, cpus in places.items()}
+        except (AttributeError, CpuSetError):
+            not_decoded[uid] = places
+    return decoded, not_decoded
+
+
+def _if_readable(record: Any, decode: Callable[[Any], _T]) -> _T | None:
+    """None as well if the record cannot be decoded: claims do not depend on it."""
     try:
-        return HeldClaim(
-            ref=ClaimRef(claim["namespace"], claim["name"], claim["uid"]),
-            grants=tuple(_decode_grant(grant) for grant in claim["grants"]),
-            consumers=frozenset(claim["consumers"]),
-            digest=claim["digest"],
-            lingering=claim["lingering"],
-        )
-    except (KeyError, TypeError, CpuSetError) as error:
-        raise CheckpointError(f"a claim is invalid: {error!r}") from error
+        return None if record is None else decode(record)
+    except (AttributeError, ValueError):
+        return None
 
 
-def _decode_grant(grant: Mapping[str, Any]) -> CpuGrant:
-    if grant["kind"] != "cpu":
-        raise CheckpointError(f"a claim has a grant of kind {grant['kind']}, which this agent does not support")
-    return CpuGrant(grant["request"], grant["pool"], grant["device"], grant["shareID"], CpuSet.parse(grant["cpus"]))
+def _as_read(record: Any, value: _T | None, decode: Callable[[Any], _T], encode: Callable[[_T], Any]) -> Any:
+    """The record that was read as long as nothing has replaced it, because it may have unknown fields."""
+    if record is not None and _if_readable(record, decode) == value:
+        return record
+    return None if value is None else encode(value)
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ def draining(spec: CpuNodeSpec, held: Mapping[str, HeldClaim]) -> tuple[ClaimRef
     """Claims that have CPUs through devices of a former representation, prepared or listed as outstanding."""
 
     def is_former(device: str) -> bool:
-        return not belongs_to(device, spec.settings)
+        return bool(device) and not belongs_to(device, spec.settings)  # a frozen claim may lack its devices' names
 
     keeping = [claim.ref for claim in held.values() if any(is_former(grant.device) for grant in claim.grants)]
     waiting = [

@@ -1,6 +1,8 @@
 """The reference, the grants and the prepared devices of a claim."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from dracpu_api.cpuset import CpuSet
 
@@ -14,7 +16,7 @@ class ClaimRef:
     uid: str
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.name}" if self.name else f"UID {self.uid}"  # a frozen claim may lack its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class CpuGrant:
     device: str
     share_id: str | None  # None: the device is not shared
     cpus: CpuSet
+    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False)  # fields of its record, from a newer agent
 
     @property
     def base_request(self) -> str:

@@ -2,19 +2,37 @@
 
 A claim is *held* from Prepare to Unprepare, and *lingering* while containers of an unprepared claim still run: its
 CPUs are then neither free nor shared, and Prepare of the same claim revives it.
+
+A claim is *frozen* when this agent cannot decode its record, because a newer agent wrote it. It keeps its record and
+every CPU that the record or its CDI file names, and its containers stay where they run; only Unprepare ends it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
+from dracpu_agent.errors import ClaimError
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.errors import DriverError
 
 
+class ClaimFrozenError(ClaimError):
+    """The kubelet prepares a claim whose record this agent cannot decode."""
+
+
 class LedgerError(DriverError):
     """Two claims would hold the same CPU: a defect of this driver, stopped before it does harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """Why a claim's record cannot be decoded, and what must be kept of the claim."""
+
+    reason: str
+    record: Any = None  # as it was read; None: the claim is known from its CDI file alone
+    devices: tuple[tuple[str, str, CpuSet], ...] = ()  # of its CDI file, see HeldClaim.cdi_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +44,8 @@ class HeldClaim:
     consumers: frozenset[str]
     digest: str
     lingering: bool = False
+    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False)  # fields of its record, from a newer agent
+    frozen: Frozen | None = field(default=None, hash=False)  # then the grants are what can be read of them
 
     @property
     def namespace(self) -> str:
@@ -56,12 +76,17 @@ class HeldClaim:
 
     def cdi_devices(self) -> Iterator[tuple[str, str, CpuSet]]:
         """For each use: the CDI device's name, the environment variable and the CPUs."""
+        if self.frozen is not None and self.frozen.devices:
+            for device, env, cpus in self.frozen.devices:
+                yield device, env, cpus or self.cpus
+            return
         for request, cpus in self.uses():
             yield names.cdi_device(self.ref.uid, request), names.cdi_env(self.ref.uid, request), cpus
 
 
 class Ledger:
-    """Claim UID -> held claim. Two claims never share a CPU."""
+    """Claim UID -> held claim. Two claims never share a CPU, except that CPUs named in the record of a frozen claim may
+    belong to another claim, too."""
 
     def __init__(self, claims: Iterable[HeldClaim] = ()) -> None:
         self._claims: dict[str, HeldClaim] = {}
@@ -79,6 +104,16 @@ class Ledger:
         """The claims by UID; read only."""
         return self._claims
 
+    def find(self, uid: str) -> HeldClaim | None:
+        """The claim, if it is held; raises ClaimFrozenError when its record cannot be decoded."""
+        claim = self._claims.get(uid)
+        if claim is not None and claim.frozen is not None:
+            raise ClaimFrozenError(
+                f"claim {claim.ref} was prepared by a newer agent, and this agent cannot read its record "
+                f"({claim.frozen.reason}): install the newer version again, or delete the pods that use the claim"
+            )
+        return claim
+
     def shares(self) -> Iterator[tuple[str, CpuSet]]:
         """Each device name with CPUs held through it. CPUs of lingering claims have the name "", because these claims
         are usually deallocated, so that the scheduler does not count them any more."""
@@ -92,7 +127,7 @@ class Ledger:
             raise LedgerError(f"claim {claim.ref} ({claim.ref.uid}) is in the ledger already")
         taken = EMPTY
         for grant in claim.grants:
-            if not grant.cpus or not grant.cpus.isdisjoint(self._held | taken):
+            if claim.frozen is None and (not grant.cpus or not grant.cpus.isdisjoint(self._held | taken)):
                 raise LedgerError(f'claim {claim.ref}: CPUs "{grant.cpus}" of request {grant.request} are not free')
             taken |= grant.cpus
         self._claims[claim.ref.uid] = claim
@@ -101,7 +136,7 @@ class Ledger:
     def release(self, uid: str) -> HeldClaim:
         """Removes a claim, so that its CPUs are free."""
         claim = self._claims.pop(uid)
-        self._held -= claim.cpus
+        self._held = union(other.cpus for other in self._claims.values())  # a frozen claim may name the same CPUs
         return claim
 
     def set_lingering(self, uid: str, *, lingering: bool) -> HeldClaim:

@@ -142,6 +142,13 @@ def _state(node: NodeState, standing: Standing) -> Condition:
 
 
 def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, str]]:
+    if frozen := [claim for claim in node.claims.values() if claim.frozen is not None]:
+        named = _some(f"{claim.ref} (CPUs {claim.cpus or 'unknown'})" for claim in frozen)
+        yield (
+            NodeReason.CLAIMS_FROZEN,
+            "a newer agent prepared claims whose records this agent cannot read; they keep their CPUs: install the "
+            f"newer version again, or delete the pods that use them: {named}",
+        )
     if offline := node.offline():
         yield (
             NodeReason.CPUS_OFFLINE,
@@ -153,7 +160,7 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
             f"the agent works with the last topology that it could read: {standing.machine_problem}",
         )
     if standing.checkpoint_damage:
-        yield NodeReason.REBUILT, f"the checkpoint was damaged and has been rebuilt: {standing.checkpoint_damage}"
+        yield NodeReason.REBUILT, f"the checkpoint could not be used and has been rebuilt: {standing.checkpoint_damage}"
     if incomplete := node.topology.incomplete:
         named = _some(f"CPU {cpu} ({reason})" for cpu, reason in incomplete.items())
         yield NodeReason.CPUS_INCOMPLETE, f"online CPUs that the kernel does not describe are not offered: {named}"

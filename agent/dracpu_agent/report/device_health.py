@@ -11,7 +11,9 @@ from dracpu_api.cpuset import EMPTY, CpuSet, union_by_name
 
 def health_of(node: NodeState) -> list[DeviceHealth]:
     """Every device that is published or that a claim holds."""
-    held = union_by_name((grant.device, grant.cpus) for claim in node.claims.values() for grant in claim.grants)
+    grants = [grant for claim in node.claims.values() for grant in claim.grants]
+    # the devices of a frozen claim may be unknown
+    held = union_by_name((grant.device, grant.cpus) for grant in grants if grant.device)
     published = {device.name: EMPTY for device in node.devices()}
     return [
         DeviceHealth(node.node_name, device, healthy=not offline, message=_message(offline) if offline else "")

@@ -52,7 +52,7 @@ def _claim(claim: HeldClaim) -> dict[str, Any]:
         "name": claim.ref.name,
         "uid": claim.ref.uid,
         "cpus": str(claim.cpus),
-        "state": "lingering" if claim.lingering else "held",
+        "state": "frozen" if claim.frozen else "lingering" if claim.lingering else "held",
         "requests": {request: str(claim.cpus_of(request)) for request in claim.requests},
     }
 

@@ -49,7 +49,7 @@ class Auditor:
         """One look at every claim; needs the API server and the runtime's containers."""
         if not self._node.containers.synchronized:
             return
-        claims = dict(self._node.claims)
+        claims = {uid: claim for uid, claim in self._node.claims.items() if claim.frozen is None}
         findings = {
             uid: look(uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
             for uid, claim in claims.items()

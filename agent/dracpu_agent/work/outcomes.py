@@ -35,7 +35,7 @@ class Outcomes:
     def recovered(self) -> None:
         """The agent has taken over the claims of an earlier agent, which may have ended before it wrote a status."""
         for claim in self._node.claims.values():
-            if not claim.lingering:  # a lingering claim is usually deallocated
+            if not claim.lingering and claim.frozen is None:  # a lingering claim is usually deallocated
                 self._device_status.repeat(claim.ref, claim.grants)
 
     def prepared(self, claim: HeldClaim, seconds: float) -> None:

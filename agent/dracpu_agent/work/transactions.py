@@ -124,7 +124,7 @@ class ClaimTransactions:
     async def learn_consumers(self, uid: str) -> None:
         """Reads the pods of a prepared claim again: the kubelet does not repeat Prepare for a second pod."""
         claim = self._node.claims.get(uid)
-        if claim is None:
+        if claim is None or claim.frozen is not None:
             return
         read = await self._claims.read(claim.ref, READ_KNOWN_SECONDS)
         if read["metadata"]["uid"] == uid:
