@@ -39,6 +39,7 @@ from dracpu_agent.runtime.plugin import NriPlugin
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.version import __version__
 from dracpu_agent.work.auditing import Auditor
+from dracpu_agent.work.cdi_repair import CdiRepair
 from dracpu_agent.work.changes import Changes
 from dracpu_agent.work.cpu_manager import CpuManagerWatch
 from dracpu_agent.work.following import Following
@@ -84,6 +85,13 @@ class Agent:
             node, claims, self._state_file, self._cdi, wait_until_settled=pinning.wait_until_settled, observer=outcomes
         )
         auditor = Auditor(node, claims.read_if_there, self._transactions.release_if_gone, outcomes.released_by_audit)
+        self._cdi_repair = CdiRepair(
+            node,
+            self._cdi,
+            self._transactions.repair_cdi_file,
+            outcomes.cdi_files_repaired,
+            partial(metrics.cdi_repaired, "error"),
+        )
         nri = NriPlugin(options.nri_socket, pinning, answered=metrics.hook_answered)
         probes = Probes(node, self.standing)
         registered = partial(outcomes.registered, slices=self._slices)
@@ -118,6 +126,7 @@ class Agent:
             "nri": nri.run,
             "pushes": partial(pinning.run, nri),
             "audit": auditor.run,
+            "cdi files": self._cdi_repair.run,
         }
 
     async def run(self) -> None:
@@ -125,6 +134,7 @@ class Agent:
         self._state_file.lock()
         try:
             await in_file_thread(self._recover)
+            await self._cdi_repair.round()
             self._outcomes.recovered()
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
                 for name, work in self._background.items():

@@ -81,18 +81,21 @@ def test_connections_and_slices_are_shown_as_1_or_0() -> None:
     assert found["dra_cpu_slice_errors_total"] == 1
 
 
-def test_writes_hooks_and_pushes_are_counted_and_timed() -> None:
+def test_writes_hooks_pushes_and_repairs_are_counted_and_timed() -> None:
     metrics = Metrics("1.2.3")
     metrics.checkpoint_written(0.03, "success")
     metrics.checkpoint_written(20, "error")
     metrics.hook_answered("CreateContainer", 0.002)
     metrics.pool_pushed("error")
+    metrics.cdi_repaired("success")
     found = samples(metrics)
     assert found["dra_cpu_checkpoint_writes_total{result=error}"] == 1
     assert found["dra_cpu_checkpoint_write_duration_seconds_count"] == 2
     assert found["dra_cpu_nri_hook_duration_seconds_count{hook=CreateContainer}"] == 1
     assert found["dra_cpu_pool_pushes_total{result=success}"] == 0
     assert found["dra_cpu_pool_pushes_total{result=error}"] == 1
+    assert found["dra_cpu_cdi_repairs_total{result=success}"] == 1
+    assert found["dra_cpu_cdi_repairs_total{result=error}"] == 0
 
 
 def test_the_agents_version_and_its_latest_settings_are_shown() -> None:

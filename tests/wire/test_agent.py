@@ -1,6 +1,7 @@
 """The whole agent, connected to a kubelet, a runtime and an API server."""
 
 import asyncio
+import shutil
 
 import pytest
 from newer_agent import body_of, rewritten
@@ -16,6 +17,10 @@ NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"
 
 def cdi(number):
     return f"dra.k8s.io/cpu=claim-{uid(number)}"
+
+
+def files_in(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 async def test_a_started_agent_publishes_its_devices_and_reports_that_it_is_ready():
@@ -222,6 +227,36 @@ async def test_an_agent_that_follows_a_newer_one_keeps_the_claims_whose_records_
         await node.runtime.until(lambda: node.runtime.cpuset_of(shared) == "2-3,6-7")
         assert body_of(checkpoint.read_bytes())["claims"] == entries[:1]
         assert body_of(checkpoint.read_bytes())["futureField"] == {"on": True}
+
+
+async def test_a_restarted_agent_writes_the_cdi_files_that_are_missing():
+    async with whole_node() as node:
+        node.claim(claim_object(1, [share(NUMA1, 2)]))
+        await node.kubelet.prepare_one(ref(1))
+        before = files_in(node.root / "cdi")
+        await node.stop_agent()
+        shutil.rmtree(node.root / "cdi")
+        await node.start_agent()
+        assert files_in(node.root / "cdi") == before
+        await node.api.until(lambda: "CDIFilesRepaired" in [event["reason"] for event in node.api.all("events")])
+
+
+async def test_a_cdi_file_that_disappears_while_the_agent_runs_is_written_again(monkeypatch):
+    monkeypatch.setattr("dracpu_agent.work.cdi_repair.POLL_SECONDS", 0.01)
+    async with whole_node() as node:
+        for number in (1, 2):
+            node.claim(claim_object(number, [share(NUMA1, 2)]))
+            await node.kubelet.prepare_one(ref(number))
+        before = files_in(node.root / "cdi")
+        (node.root / "cdi" / f"dra.k8s.io-cpu_{uid(1)}.json").unlink()
+        await node.api.until(lambda: node.api.all("events"))
+        assert files_in(node.root / "cdi") == before
+        (event,) = node.api.all("events")
+        assert (event["type"], event["reason"]) == ("Normal", "CDIFilesRepaired")
+        assert event["note"].endswith("of claims default/claim-1")
+        (node.root / "cdi").rename(node.root / "elsewhere")
+        await node.api.until(lambda: len(node.api.all("events")) == 2)
+        assert files_in(node.root / "cdi") == before
 
 
 async def test_a_restarted_agent_writes_the_device_status_that_its_predecessor_has_not_written(monkeypatch):

@@ -3,7 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,9 @@ from dracpu_agent.cdi import spec
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.errors import ClaimError
 from dracpu_api import names
+from dracpu_api.errors import DriverError
+
+Stamp = tuple[int, int, int, int]
 
 _PREFIX: Final = names.CDI_KIND.replace("/", "-") + "_"
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}")
@@ -18,6 +21,10 @@ _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}")
 
 class CdiFileError(ClaimError):
     """A CDI file could not be written or deleted."""
+
+
+class DirectoryDeletedError(DriverError):
+    """The directory was deleted under the mount that the agent sees it through, and cannot be used any more."""
 
 
 class CdiDirectory:
@@ -53,6 +60,27 @@ class CdiDirectory:
         except OSError as error:
             raise CdiFileError(f"cannot delete temporary files in {self._directory}: {error}") from error
 
+    def stamps(self) -> Mapping[str, Stamp]:
+        """Claim UID -> what changes when the claim's file is replaced or altered; raises DirectoryDeletedError."""
+        stamps: dict[str, Stamp] = {}
+        try:
+            if self._is_deleted():
+                raise DirectoryDeletedError(
+                    f"the directory {self._directory} was deleted on the node: the agent has to start again to see the "
+                    "one that the runtime uses"
+                )
+            with os.scandir(self._directory) as entries:
+                for entry in entries:
+                    if entry.name.startswith(_PREFIX) and entry.name.endswith(".json"):
+                        found = entry.stat(follow_symlinks=False)
+                        uid = entry.name.removeprefix(_PREFIX).removesuffix(".json")
+                        stamps[uid] = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
+        except FileNotFoundError:  # the directory is missing, or a file has gone meanwhile
+            pass
+        except OSError as error:
+            raise CdiFileError(f"cannot list the CDI files in {self._directory}: {error}") from error
+        return stamps
+
     def uids(self) -> frozenset[str]:
         """The UIDs of the claims that have a file."""
         return frozenset(path.stem.removeprefix(_PREFIX) for path in self._files())
@@ -61,6 +89,18 @@ class CdiDirectory:
         """The claims in the files; a file that cannot be read or decoded gives a frozen claim."""
         for path in self._files():
             yield spec.decode(_read(path), path.stem.removeprefix(_PREFIX))
+
+    def _is_deleted(self) -> bool:
+        """A deleted directory has no links, as directories of some file systems, but also takes no file any more."""
+        if self._directory.stat().st_nlink:
+            return False
+        try:
+            handle, path = tempfile.mkstemp(dir=self._directory, prefix=f".{_PREFIX}")
+        except FileNotFoundError:
+            return True
+        os.close(handle)
+        Path(path).unlink()
+        return False
 
     def _files(self) -> list[Path]:
         return sorted(self._directory.glob(f"{_PREFIX}*.json"))

@@ -53,6 +53,12 @@ class HeldClaim:
         return self.ref.namespace
 
     @property
+    def has_cdi_file(self) -> bool:
+        """Whether this agent writes its CDI file. The kubelet creates no container with a lingering claim before it
+        prepares the claim again, and the file of a frozen claim contains more than this agent can write."""
+        return not self.lingering and self.frozen is None
+
+    @property
     def cpus(self) -> CpuSet:
         """All CPUs of all its requests."""
         return union(grant.cpus for grant in self.grants)

@@ -74,6 +74,12 @@ class Metrics:
         self._pushes = Counter(
             "dra_cpu_pool_pushes_total", "Updates of containers' shared CPUs sent outside of a hook", "result", RESULTS
         )
+        self._cdi_repairs = Counter(
+            "dra_cpu_cdi_repairs_total",
+            "CDI files written again because they were missing or altered",
+            "result",
+            RESULTS,
+        )
         self._config = Info("dra_cpu_config", "The config and settings that this node applies")
         self._build = Info("dra_cpu_build", "The agent's version")
         self._build.set(version=version)
@@ -132,6 +138,10 @@ class Metrics:
     def pool_pushed(self, result: Result) -> None:
         """Counts an update of a container's shared CPUs, or a failed one."""
         self._pushes.count(result)
+
+    def cdi_repaired(self, result: Result) -> None:
+        """Counts a CDI file that was missing or altered and was written again, or a failure to write it."""
+        self._cdi_repairs.count(result)
 
     def render(self) -> bytes:
         """Renders all metrics in the text format of Prometheus (CONTENT_TYPE)."""

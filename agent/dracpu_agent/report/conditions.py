@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
@@ -76,6 +77,11 @@ def unregistered(standing: Standing) -> list[str]:
 def name_offline(node: NodeState, offline: Mapping[str, CpuSet]) -> str:
     """Names some claims, given by UID, with those of their CPUs that are offline."""
     return _some(f"{node.claims[uid].ref} ({cpus})" for uid, cpus in offline.items())
+
+
+def name_claims(claims: Iterable[ClaimRef]) -> str:
+    """Names some of the claims."""
+    return _some(map(str, claims))
 
 
 def _config(node: NodeState, applied: Condition) -> Condition:

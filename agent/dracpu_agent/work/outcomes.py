@@ -1,5 +1,7 @@
 """Shows how work on claims, containers and the machine has ended: metrics, Events, and the status of claims."""
 
+from collections.abc import Sequence
+
 import structlog
 
 from dracpu_agent.claims.grant import ClaimRef
@@ -10,10 +12,11 @@ from dracpu_agent.cluster.slices.controller import SliceController, SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import Metrics
-from dracpu_agent.report.conditions import name_offline
+from dracpu_agent.report.conditions import name_claims, name_offline
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.changes import Changes
 from dracpu_api.cpuset import EMPTY, union
+from dracpu_api.events import Severity
 
 log = structlog.get_logger("agent")
 
@@ -58,6 +61,15 @@ class Outcomes:
         note = f"claim {claim.ref} ({claim.ref.uid}) gave back CPUs {claim.cpus}: {reason}"
         self._warn("ClaimReleased", "Audit", note)
 
+    def cdi_files_repaired(self, claims: Sequence[ClaimRef]) -> None:
+        """CDI files of prepared claims were missing or altered and have been written again."""
+        for _ in claims:
+            self._metrics.cdi_repaired("success")
+        named = name_claims(claims)
+        log.warning("CDI files were missing or altered, and were written again", claims=named)
+        note = f"CDI files were missing or altered, and were written again, of claims {named}"
+        self._emit("Normal", "CDIFilesRepaired", "Repair", note)
+
     # ---- the node
 
     def registered(self, status: RegistrationStatus, slices: SliceController) -> None:
@@ -95,4 +107,7 @@ class Outcomes:
         return True
 
     def _warn(self, reason: str, action: str, note: str) -> None:
-        self._events.emit(Subject.cpu_node(self._node.node_name), "Warning", reason, action, note)
+        self._emit("Warning", reason, action, note)
+
+    def _emit(self, severity: Severity, reason: str, action: str, note: str) -> None:
+        self._events.emit(Subject.cpu_node(self._node.node_name), severity, reason, action, note)
