@@ -7,6 +7,7 @@ and the kernel boots again.
 import pytest
 from harness.holding import ALL, Held, agent_restarted, claims_come_and_go, given_back, hold, nothing_moved
 from harness.kubectl import condition
+from harness.manifests import Object
 from harness.node import Node
 from harness.waiting import eventually
 from harness.workspace import Workspace
@@ -57,6 +58,54 @@ def test_claims_survive_a_restart_of_the_kubelet(node: Node, held: Held) -> None
 
     eventually(published_anew, within=120)
     claims_come_and_go(held)
+
+
+def test_an_agent_that_follows_a_newer_one_keeps_claims_and_fields_that_it_does_not_know(
+    node: Node, workspace: Workspace, held: Held
+) -> None:
+    (before,) = node.agent_pod()["status"]["containerStatuses"]
+    uid = workspace.claim("two")["metadata"]["uid"]
+
+    def change(body: Object) -> None:
+        body["futureField"] = body["spec"]["settings"]["futureSetting"] = {"on": True}
+        (entry,) = [entry for entry in body["claims"] if entry["uid"] == uid]
+        entry["grants"][0]["kind"] = "future"
+
+    node.replace_agent_by_older(change)
+
+    def frozen() -> None:
+        agent_restarted(node, before["restartCount"] + 1)
+        (health,) = [c for c in node.cpu_node()["status"]["conditions"] if c["type"] == "StateHealthy"]
+        assert health["reason"] == "ClaimsFrozen"
+        assert f"{workspace.namespace}/two (CPUs {held.cpus})" in health["message"]
+
+    eventually(frozen, within=180)
+    nothing_moved(held)
+
+    node.kill_container(held.exclusive)
+    assert eventually(lambda: workspace.cpus_at_first("exclusive", 1), within=120) == held.cpus
+    eventually(lambda: workspace.cpus("exclusive"))
+    claims_come_and_go(held.renewed())
+
+    assert node.checkpoint()["futureField"] == {"on": True}
+    assert uid not in [entry["uid"] for entry in node.checkpoint()["claims"]]
+    eventually(lambda: healthy(node))
+
+
+def healthy(node: Node) -> None:
+    (health,) = [c for c in node.cpu_node()["status"]["conditions"] if c["type"] == "StateHealthy"]
+    assert (health["status"], health["reason"]) == ("True", "Healthy")
+
+
+@pytest.mark.parametrize("what", ["/var/run/cdi/dra.k8s.io-cpu_*.json", "/var/run/cdi"], ids=["files", "directory"])
+def test_a_container_starts_again_after_the_cdi_files_were_deleted(
+    node: Node, workspace: Workspace, held: Held, what: str
+) -> None:
+    node.sh(f"rm -r {what}")
+    node.kill_container(held.exclusive)
+    assert eventually(lambda: workspace.cpus_at_first("exclusive", 1), within=180) == held.cpus
+    eventually(lambda: workspace.cpus("exclusive"))
+    claims_come_and_go(held.renewed())
 
 
 def test_pods_restart_on_their_cpus_after_a_reboot_of_the_node(node: Node, workspace: Workspace, held: Held) -> None:

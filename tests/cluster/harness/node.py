@@ -2,8 +2,11 @@
 
 import secrets
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from newer_agent import body_of, rewritten
 
 from dracpu_api.cpuset import CpuSet
 from harness.kubectl import Kubectl, condition
@@ -11,6 +14,7 @@ from harness.manifests import Object
 from harness.release import NAMESPACE
 
 CONDITIONS: Final = ("ConfigApplied", "KubeletRegistered", "RuntimeConnected", "SlicesPublished", "StateHealthy")
+CHECKPOINT: Final = "/var/lib/dracpu/checkpoint.json"
 MANIFESTS: Final = "/etc/kubernetes/manifests"  # static pods, which the kubelet runs even without the API server
 
 
@@ -68,6 +72,21 @@ class Node:
     def kill_container(self, container: str) -> None:
         """Kills every process of a container with SIGKILL, as the kernel does when memory runs out."""
         self.sh(f"kill -9 $(cat $({_find_cgroup(container)})/cgroup.procs)")
+
+    def replace_agent_by_older(self, change: Callable[[Object], None]) -> None:
+        """Changes the agent's checkpoint, as if a newer agent had written it, and kills the agent.
+
+        The kubelet starts it again. The file is replaced at once after the kill, before another agent can read it.
+        """
+        (agent,) = self.agent_pod()["status"]["containerStatuses"]
+        edited = f"{CHECKPOINT}.edited"
+        written = rewritten(self.sh(f"cat {CHECKPOINT}").encode(), change).decode()
+        processes = f"$(cat $({_find_cgroup(agent['containerID'])})/cgroup.procs)"
+        self.sh(f"printf %s {shlex.quote(written)} > {edited}\nkill -9 {processes} && mv {edited} {CHECKPOINT}")
+
+    def checkpoint(self) -> Object:
+        """Returns the content of the agent's checkpoint."""
+        return body_of(self.sh(f"cat {CHECKPOINT}").encode())
 
     def running_container(self, name: str, pod: str = "") -> str:
         """Returns the id of the only running container with this name. Reads it from the runtime, not from the API."""
