@@ -4,6 +4,7 @@ import pytest
 from nodes import NODE, claim_object, container, node, request, share, uid, whole
 
 from dracpu_agent.claims.audit import Audit, Finding, look
+from dracpu_agent.claims.record import freeze
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.work.auditing import Auditor
 
@@ -78,6 +79,22 @@ async def test_a_claim_that_cannot_be_released_does_not_prevent_the_release_of_o
     await auditor.round()
     await auditor.round()
     assert released == [uid(2)]
+
+
+async def test_a_frozen_claim_is_not_audited():
+    state = node()
+    state.adopt(freeze(uid(1), {"namespace": "default", "name": "claim-1", "driver": "future"}, "it has no grants"))
+
+    async def read(_ref, _seconds):
+        await asyncio.sleep(0)
+
+    async def release_if_gone(_ref):
+        raise AssertionError("this agent cannot judge the claim")
+
+    auditor = Auditor(state, read, release_if_gone, lambda *_: None)
+    await auditor.round()
+    await auditor.round()
+    assert set(state.claims) == {uid(1)}
 
 
 async def test_without_the_runtime_nothing_is_audited():

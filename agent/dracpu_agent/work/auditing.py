@@ -49,6 +49,7 @@ class Auditor:
         """One look at every claim; needs the API server and the runtime's containers."""
         if not self._node.containers.synchronized:
             return
+        # a frozen claim may be allocated in a way that this agent does not know
         claims = {uid: claim for uid, claim in self._node.claims.items() if claim.frozen is None}
         findings = {
             uid: look(uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
