@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from newer_agent import body_of, cdi_record, checkpoint, rewritten
 from nodes import NODE, machine, node, outstanding, request, share, spec, uid
 
 from dracpu_agent.cdi.files import CdiDirectory
+from dracpu_agent.cdi.spec import decode as decode_file
 from dracpu_agent.checkpoint.statefile import Loaded
 from dracpu_agent.claims.checkpoint import CheckpointError, NewerCheckpointError, decode, encode
 from dracpu_agent.errors import ClaimError
@@ -115,6 +116,7 @@ def as_set(claims: list[Json]) -> set[str]:
     return {json.dumps(claim, sort_keys=True) for claim in claims}
 
 
+@settings(max_examples=50)
 @given(newer())
 def test_a_newer_checkpoint_is_written_as_it_was_read(written):
     data, *_ = written
@@ -123,6 +125,7 @@ def test_a_newer_checkpoint_is_written_as_it_was_read(written):
     assert before == after
 
 
+@settings(max_examples=50)
 @given(newer())
 def test_no_claim_of_a_newer_checkpoint_is_lost_and_none_of_its_cpus_is_given_away(written):
     data, files, held, frozen = written
@@ -152,6 +155,57 @@ def test_no_claim_of_a_newer_checkpoint_is_lost_and_none_of_its_cpus_is_given_aw
         assert state.release(number)
     assert state.division.exclusive.isdisjoint(union(held.values()))
     assert not frozen & {record.get("uid") for record in body_of(encode(state.checkpoint()))["claims"]}
+
+
+FIELDS = st.sampled_from(
+    [
+        "version",
+        "node",
+        "spec",
+        "claims",
+        "former",
+        "earmarks",
+        "withheld",
+        "uid",
+        "grants",
+        "kind",
+        "cpus",
+        "consumers",
+        "annotations",
+        "devices",
+        "name",
+        "containerEdits",
+        "env",
+        "cdiVersion",
+        "dra.cpu/claim",
+    ]
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | st.floats() | st.text(max_size=2) | st.just("DRA_CPUSET_u=1"),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(FIELDS, values, max_size=6),
+    max_leaves=12,
+)
+
+
+@given(st.fixed_dictionaries({"version": st.just(1), "node": st.just(NODE), "claims": ANYTHING}), ANYTHING)
+def test_any_content_with_a_valid_checksum_is_read_or_refused(known, others):
+    body = (others if isinstance(others, dict) else {}) | known
+    try:
+        decoded = decode(checkpoint(body))
+    except CheckpointError:
+        assert not isinstance(body["claims"], list)
+        return
+    assert len(decoded.claims) == len(body["claims"])
+    state = NodeState(NODE, machine())
+    with tempfile.TemporaryDirectory() as directory:
+        recover(state, Loaded(decoded), CdiDirectory(Path(directory)))
+    assert len(body_of(encode(state.checkpoint()))["claims"]) == sum(entry is not None for entry in body["claims"])
+
+
+@given(ANYTHING)
+def test_any_content_of_a_cdi_file_gives_a_claim(content):
+    spec = content | {"kind": "dra.k8s.io/cpu", "cdiVersion": "0.6.0"} if isinstance(content, dict) else content
+    assert decode_file(json.dumps(spec).encode(), uid(1)).ref.uid == uid(1)
 
 
 @pytest.mark.parametrize("entry", [7, "text", [], {}, {"uid": ""}, {"uid": 3, "cpus": "2-3"}])
