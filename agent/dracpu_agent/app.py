@@ -28,6 +28,8 @@ from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.hotplug import Hotplug, report_incomplete
 from dracpu_agent.host.machine import HostMachine
 from dracpu_agent.kubelet.plugin import KubeletPlugin
+from dracpu_agent.kubelet.pod_resources import PodResources
+from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.http import HttpServer
 from dracpu_agent.observe.metrics import Metrics
@@ -77,7 +79,7 @@ class Agent:
         status = StatusWriter(api, options.node_name, interval=options.status_interval)
         cpu_node = CpuNodeWatch(api, options.node_name, self._settings.apply, status.observe)
         self._hotplug = Hotplug(machine, lambda: node.topology, outcomes.replug, changes.report)
-        self._cpu_manager = CpuManagerWatch(options.kubelet_root, changes)
+        self._cpu_manager = CpuManagerWatch(PodResources(options.kubelet_root), changes)
         claims = ApiClaimReader(api, options.node_name)
         pinning = Pinning(node, self._learn_consumers, outcomes.pushed)
         changes.subscribe(pinning.wake)
@@ -94,7 +96,11 @@ class Agent:
         )
         nri = NriPlugin(options.nri_socket, pinning, answered=metrics.hook_answered)
         probes = Probes(node, self.standing)
-        registered = partial(outcomes.registered, slices=self._slices)
+
+        def registered(status: RegistrationStatus) -> None:
+            outcomes.registered(status, slices=self._slices)
+            self._cpu_manager.ask_again()
+
         self._kubelet = KubeletPlugin(names.DRIVER, options.kubelet_root, self._transactions, probes, registered)
         following = Following(
             node,
@@ -148,6 +154,11 @@ class Agent:
     def _recover(self) -> None:
         self._damage = recover(self.node, self._state_file.load(), self._cdi)
         self._settings.resumed()
+
+    @property
+    def http_port(self) -> int:
+        """The port on which the agent serves its probes."""
+        return self._http.port
 
     def read_machine_again(self) -> None:
         """Reads the machine at once instead of at the next poll."""

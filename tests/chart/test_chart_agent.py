@@ -60,7 +60,7 @@ class TestAgentPod:
         assert mounts(pod, container) == {
             "/var/lib/kubelet/plugins/dra.cpu": False,
             "/var/lib/kubelet/plugins_registry": False,
-            "/var/lib/kubelet/cpu_manager_state": True,
+            "/var/lib/kubelet/pod-resources": True,
             "/var/run/cdi": False,
             "/var/run/nri": True,
             "/var/lib/dracpu": False,
@@ -69,7 +69,11 @@ class TestAgentPod:
     def test_does_not_create_paths_that_the_kubelet_creates(self, pod: Manifest) -> None:
         kinds = host_paths(pod)
         assert kinds["/var/lib/kubelet/plugins_registry"] == "Directory"
-        assert kinds["/var/lib/kubelet/cpu_manager_state"] == "File"
+        assert kinds["/var/lib/kubelet/pod-resources"] == "Directory"
+
+    def test_mounts_no_file_that_the_kubelet_replaces(self, pod: Manifest) -> None:
+        """The mount of a file keeps showing the file that was there when the container started."""
+        assert "File" not in host_paths(pod).values()
 
     def test_runs_on_all_linux_nodes_and_is_not_preempted(self, pod: Manifest) -> None:
         assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from fake_api import FakeApi
 from fake_kubelet import FakeKubelet, kubelet_root
 from nodes import NODE, machine, spec, uid
@@ -112,9 +113,20 @@ class WholeNode:
         self.agent = Agent(self.options, self.topology, client)
         running = asyncio.create_task(self.agent.run())
         self._stack.push_async_callback(_end, running)
+        await self.start_kubelet()
+        await self.runtime.synchronized()
+
+    async def start_kubelet(self) -> None:
+        """Starts a kubelet, which registers the driver; a second one stands for a restarted kubelet."""
         kubelet = await self._stack.enter_async_context(FakeKubelet(self.root))
         self.plugin = await kubelet.register("dra.cpu")
-        await self.runtime.synchronized()
+
+    async def probe(self, path: str) -> tuple[int, str]:
+        """Returns the status and the text of a page that the agent serves over HTTP."""
+        assert self.agent is not None
+        address = f"http://127.0.0.1:{self.agent.http_port}{path}"
+        async with aiohttp.ClientSession() as client, client.get(address) as answer:
+            return answer.status, await answer.text()
 
     def read_machine_again(self) -> None:
         """Does what the agent does on SIGHUP."""

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 
 import pytest
+from fake_pod_resources import pod_resources
 from newer_agent import body_of, rewritten
 from nodes import NODE, claim_object, outstanding, ref, share, spec, uid, whole
 from whole_agent import whole_node
@@ -328,3 +329,25 @@ async def test_a_claim_that_is_prepared_during_a_restart_of_the_runtime_waits_fo
         await node.runtime.start()
         (device,) = await preparing
         assert device.cdi_ids == (cdi(1),)
+
+
+async def test_a_kubelet_that_restarts_with_the_static_cpu_manager_closes_the_node_until_it_restarts_without():
+    def closed():
+        condition = node.condition("KubeletRegistered")
+        tainted = [[taint["key"] for taint in device.get("taints", ())] for device in node.devices().values()]
+        return condition.get("reason"), tainted
+
+    async with whole_node() as node:
+        async with pod_resources(node.root, cpus=[]):
+            await node.start_kubelet()
+            assert await node.probe("/readyz") == (200, "ok\n")
+        async with pod_resources(node.root, cpus=range(2, 8)):
+            await node.start_kubelet()
+            await node.api.until(lambda: closed() == ("StaticCPUManager", [["dra.cpu/not-ready"]] * 2))
+            assert "cpuManagerPolicy" in node.condition("KubeletRegistered")["message"]
+            status, reasons = await node.probe("/readyz")
+            assert (status, "cpuManagerPolicy" in reasons) == (503, True)
+        async with pod_resources(node.root, cpus=[]):
+            await node.start_kubelet()
+            await node.api.until(lambda: closed() == ("Registered", [[], []]))
+            assert await node.probe("/readyz") == (200, "ok\n")

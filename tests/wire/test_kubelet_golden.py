@@ -6,6 +6,7 @@ from google.protobuf.message import Message
 
 from dracpu_agent.kubelet.proto import kubelet_dra_pb2 as dra
 from dracpu_agent.kubelet.proto import kubelet_health_pb2 as health
+from dracpu_agent.kubelet.proto import kubelet_podresources_pb2 as pod_resources
 from dracpu_agent.kubelet.proto import kubelet_registration_pb2 as registration
 
 STRING, BOOL, INT64, ENUM, MESSAGE = (
@@ -53,6 +54,8 @@ FIELDS: dict[type[Message], dict[str, tuple[int, int, bool]]] = {
         "health_check_timeout_seconds": (4, INT64, ONE),
         "message": (5, STRING, ONE),
     },
+    pod_resources.AllocatableResourcesRequest: {},
+    pod_resources.AllocatableResourcesResponse: {"cpu_ids": (2, INT64, MANY)},
 }
 
 
@@ -64,7 +67,9 @@ def test_fields_have_the_kubelets_numbers_and_types(message: type[Message]) -> N
 
 def test_every_message_is_checked() -> None:
     ours = {
-        m.full_name for module in (dra, health, registration) for m in module.DESCRIPTOR.message_types_by_name.values()
+        message.full_name
+        for module in (dra, health, pod_resources, registration)
+        for message in module.DESCRIPTOR.message_types_by_name.values()
     }
     listed = {message.DESCRIPTOR.full_name for message in FIELDS if message.DESCRIPTOR.containing_type is None}
     assert ours == listed
@@ -87,6 +92,11 @@ def test_an_answer_to_the_kubelet_is_encoded() -> None:
     prepared = b"\x0a" + bytes([len(device_bytes)]) + device_bytes
     entry = b"\x0a\x03uid\x12" + bytes([len(prepared)]) + prepared
     assert answer.SerializeToString() == b"\x0a" + bytes([len(entry)]) + entry
+
+
+def test_the_cpus_that_the_kubelet_may_assign_are_decoded() -> None:
+    memory = b"\x1a\x0a\x0a\x06memory\x10\x05"  # a field that the agent does not read
+    assert list(pod_resources.AllocatableResourcesResponse.FromString(b"\x12\x02\x02\x03" + memory).cpu_ids) == [2, 3]
 
 
 def test_an_absent_share_id_differs_from_an_empty_share_id() -> None:

@@ -13,6 +13,7 @@ import structlog
 
 from dracpu_agent.cdi.files import CdiDirectory, CdiFileError, Stamp
 from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.node import NodeState
 
 POLL_SECONDS: Final = 5.0
@@ -48,7 +49,7 @@ class CdiRepair:
     async def round(self) -> None:
         """Looks at the files once; raises DirectoryDeletedError."""
         try:
-            stamps = await asyncio.to_thread(self._cdi.stamps)
+            stamps = await in_file_thread(self._cdi.stamps)
         except CdiFileError as error:
             self._note([str(error)])
             return

@@ -1,13 +1,12 @@
 """Watches whether the kubelet's own CPU manager is static: it would override every pinning."""
 
 import asyncio
-from pathlib import Path
-from typing import Final, NoReturn
+import contextlib
+from typing import Final, NoReturn, Protocol
 
 import structlog
 
-from dracpu_agent.file_threads import in_file_thread
-from dracpu_agent.host.cpu_manager import CpuManagerStateError, is_static
+from dracpu_agent.kubelet.pod_resources import PodResourcesError
 from dracpu_agent.work.changes import Changes
 
 POLL_SECONDS: Final = 30.0
@@ -15,29 +14,49 @@ POLL_SECONDS: Final = 30.0
 log = structlog.get_logger("cpu manager")
 
 
-class CpuManagerWatch:
-    """`static` is what the kubelet's state file said last."""
+class Kubelet(Protocol):
+    """Answers for the kubelet's CPU manager."""
 
-    def __init__(self, kubelet_root: Path, changes: Changes) -> None:
-        self._kubelet_root = kubelet_root
+    async def assigns_cpus(self) -> bool | None:
+        """True if the kubelet assigns CPUs to containers; None if that is not known. Raises PodResourcesError."""
+        ...
+
+
+class CpuManagerWatch:
+    """Asks the kubelet every 30 s, and whenever the kubelet has started anew. `static` follows from its last answer."""
+
+    def __init__(self, kubelet: Kubelet, changes: Changes) -> None:
+        self._kubelet = kubelet
         self._changes = changes
+        self._asked = asyncio.Event()
         self._problem = ""
         self.static = False
 
-    async def run(self) -> NoReturn:
-        """Until cancelled."""
-        while True:
-            await self._look()
-            await asyncio.sleep(POLL_SECONDS)
+    def ask_again(self) -> None:
+        """Asks at once: the kubelet has registered the driver, so it may have been restarted with another policy."""
+        self._asked.set()
 
-    async def _look(self) -> None:
+    async def run(self) -> NoReturn:
+        """Runs until cancelled."""
+        while True:
+            self._asked.clear()
+            await self._ask()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._asked.wait()
+
+    async def _ask(self) -> None:
         try:
-            static = await in_file_thread(is_static, self._kubelet_root)
-        except CpuManagerStateError as error:
-            if str(error) != self._problem:
-                self._problem = str(error)
-                log.warning("the policy of the kubelet's CPU manager is not known", error=self._problem)
+            static = await self._kubelet.assigns_cpus()
+        except PodResourcesError as error:
+            self._set_problem(str(error))
             return
-        if static != self.static:
+        self._set_problem("")
+        if static is not None and static != self.static:
             self.static = static
             self._changes.report()
+
+    def _set_problem(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            log.warning("the policy of the kubelet's CPU manager is not known", error=problem)
+        self._problem = problem

@@ -125,7 +125,7 @@ class ClaimTransactions:
         """Writes a held claim's CDI file again if it is missing or altered, and returns whether it was."""
         async with self._turn(uid):
             claim = self._node.claims.get(uid)
-            return claim is not None and claim.has_cdi_file and await asyncio.to_thread(self._cdi.write, claim)
+            return claim is not None and claim.has_cdi_file and await in_file_thread(self._cdi.write, claim)
 
     async def learn_consumers(self, uid: str) -> None:
         """Reads the pods of a prepared claim again: the kubelet does not repeat Prepare for a second pod."""

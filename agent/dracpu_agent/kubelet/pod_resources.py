@@ -1,0 +1,55 @@
+"""Asks the kubelet, on its pod-resources socket, whether its own CPU manager assigns CPUs to containers.
+
+It does so only with the policy static, which would silently override this driver's pinning. The kubelet's state file
+names the policy as well, but it cannot be mounted: the kubelet replaces the file, so that a mount of it keeps showing
+the former one, and the folder of the file has the secrets of all pods.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from dracpu_agent.kubelet.proto.kubelet_podresources_pb2 import (
+    AllocatableResourcesRequest,
+    AllocatableResourcesResponse,
+)
+from dracpu_api.errors import DriverError
+
+METHOD: Final = "/v1.PodResourcesLister/GetAllocatableResources"
+ANSWER_SECONDS: Final = 10.0
+
+
+class PodResourcesError(DriverError):
+    """The kubelet does not answer on its pod-resources socket."""
+
+
+class PodResources:
+    """The pod-resources socket of the kubelet with this root directory."""
+
+    def __init__(self, kubelet_root: Path) -> None:
+        self._socket = kubelet_root / "pod-resources" / "kubelet.sock"
+
+    async def assigns_cpus(self) -> bool | None:
+        """True if the kubelet assigns CPUs to containers; None while there is no socket, before the kubelet's start.
+
+        Raises PodResourcesError. Each call connects anew, because the kubelet replaces the socket when it starts.
+        """
+        try:
+            if not await asyncio.to_thread(self._socket.exists):
+                return None
+        except OSError as error:
+            raise PodResourcesError(f"cannot look for the kubelet's socket {self._socket}: {error}") from error
+        async with grpc.aio.insecure_channel(f"unix:{self._socket}") as channel:
+            ask = channel.unary_unary(
+                METHOD,
+                request_serializer=AllocatableResourcesRequest.SerializeToString,
+                response_deserializer=AllocatableResourcesResponse.FromString,
+            )
+            try:
+                answer = await ask(AllocatableResourcesRequest(), timeout=ANSWER_SECONDS)
+            except grpc.aio.AioRpcError as error:
+                raise PodResourcesError(f"the kubelet does not answer on {self._socket}: {error.details()}") from error
+        return bool(answer.cpu_ids)
