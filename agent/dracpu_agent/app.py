@@ -31,7 +31,7 @@ from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.pod_resources import PodResources
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
-from dracpu_agent.observe.http import HttpServer
+from dracpu_agent.observe.http import pages
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_agent.observe.state import StateServer
 from dracpu_agent.report.conditions import Standing, conditions_of
@@ -53,6 +53,7 @@ from dracpu_agent.work.settling import Settling
 from dracpu_agent.work.tainting import Tainting
 from dracpu_agent.work.transactions import ClaimTransactions
 from dracpu_api import names
+from dracpu_api.serving.pages import PageServer
 
 log = structlog.get_logger("agent")
 
@@ -113,7 +114,7 @@ class Agent:
             status=status,
             metrics=metrics,
         )
-        self._http = HttpServer(options.http_address, probes, metrics)
+        self._http = PageServer(options.http_address, pages(probes, metrics))
         self._state_server = StateServer(
             options.state_dir, lambda: document_of(node, conditions_of(node, self.standing()))
         )
@@ -205,7 +206,7 @@ async def run(options: RunOptions) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _started(server: HttpServer | StateServer | KubeletPlugin) -> AsyncIterator[None]:
+async def _started(server: PageServer | StateServer | KubeletPlugin) -> AsyncIterator[None]:
     await server.start()
     try:
         yield

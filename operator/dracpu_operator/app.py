@@ -9,11 +9,12 @@ from functools import partial
 
 import structlog
 
+from dracpu_api.serving.pages import PageServer
 from dracpu_operator.api import access
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.errors import WatchError
-from dracpu_operator.http import HttpServer
+from dracpu_operator.http import pages
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known import kopf_watch
 from dracpu_operator.known.fleet import Fleet
@@ -39,7 +40,9 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, interva
     async with Cluster(configuration) as cluster:
         reconciler = Reconciler(fleet, cluster, ConfigEvents(cluster, instance), metrics, intervals)
         async with (
-            HttpServer(options.http_address, live=reconciler.live, ready=reconciler.ready, metrics=metrics) as http,
+            PageServer(
+                options.http_address, pages(live=reconciler.live, ready=reconciler.ready, metrics=metrics)
+            ) as http,
             asyncio.TaskGroup() as group,
         ):
             # when kopf ends, it cancels every task that was started after it: these are started before

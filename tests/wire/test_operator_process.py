@@ -1,6 +1,7 @@
 """The operator as a process: probes, SIGTERM, errors in one line; and its API client."""
 
 import asyncio
+import contextlib
 import re
 import signal
 import sys
@@ -17,6 +18,7 @@ from running_operator import kubeconfig
 
 from dracpu_api.errors import ConflictError, ForbiddenError, UnavailableError
 from dracpu_api.resources import CPU_NODES, NODES
+from dracpu_api.serving.exchange import CONNECTIONS_OF_A_PEER
 from dracpu_operator.api.cluster import Cluster
 
 
@@ -37,11 +39,16 @@ async def test_probes_answer_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None
         started = await process.stderr.readline()
         port = int(re.search(rb'"http_port": (\d+)', started)[1])  # type: ignore[index]
         await api.until(lambda: api.all("cpunodes") and api.watching >= 3, seconds=30)
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_OF_A_PEER + 1)]
+        with contextlib.suppress(ConnectionResetError):
+            assert await idle[0][0].read() == b"", "the oldest idle connection yields"
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers={"Connection": "close"}) as probes:
             pages = {}
             for path in ("/healthz", "/readyz", "/metrics"):
                 async with probes.get(path) as answer:
                     pages[path] = (answer.status, await answer.text())
+        for _, writer in idle:
+            writer.close()
         process.send_signal(signal.SIGTERM)
         _, rest = await asyncio.wait_for(process.communicate(), 20)
         assert process.returncode == 0, rest.decode()

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from dracpu_agent.observe.exchange import ExchangeServer
 from dracpu_api.errors import DriverError
+from dracpu_api.serving.exchange import ExchangeServer
 
 SOCKET: Final = "agent.sock"
 EXCHANGE_SECONDS: Final = 5.0  # for the whole document, in the server and in the client

@@ -1,17 +1,18 @@
 """Probes and scrapes over real connections, including clients that misbehave."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from dracpu_agent.observe.exchange import CONNECTIONS
-from dracpu_agent.observe.http import HttpServer
+from dracpu_agent.observe.http import pages
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_api.listening import ListenError
+from dracpu_api.serving.exchange import CONNECTIONS, CONNECTIONS_OF_A_PEER
+from dracpu_api.serving.pages import PageServer
 
 
 class Agent:
@@ -32,8 +33,8 @@ class Broken(Agent):
 
 
 @asynccontextmanager
-async def serving(agent: Agent | None = None, seconds: float = 10) -> AsyncIterator[HttpServer]:
-    server = HttpServer("127.0.0.1:0", agent or Agent(), Metrics("1.2.3"), seconds)
+async def serving(agent: Agent | None = None, seconds: float = 10) -> AsyncIterator[PageServer]:
+    server = PageServer("127.0.0.1:0", pages(agent or Agent(), Metrics("1.2.3")), seconds)
     await server.start()
     try:
         yield server
@@ -41,7 +42,7 @@ async def serving(agent: Agent | None = None, seconds: float = 10) -> AsyncItera
         await server.stop()
 
 
-async def ask(server: HttpServer, request: bytes) -> bytes:
+async def ask(server: PageServer, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(request)
     answer = await reader.read()
@@ -149,16 +150,58 @@ async def test_a_client_that_disconnects_early_does_not_affect_others() -> None:
         assert (await ask(server, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_connections_above_the_limit_are_dropped_until_others_end() -> None:
-    async with serving() as server:
-        idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(CONNECTIONS)]
-        assert await dropped(ask(server, b"GET /healthz HTTP/1.1\r\n\r\n"))
-        for _, writer in idle:
-            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-        for reader, writer in idle:
+PROBE = b"GET /healthz HTTP/1.1\r\n\r\n"
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def idle(server: PageServer, address: str) -> Connection:
+    """A connection from an address of this machine, on which nothing is sent."""
+    return await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
+
+
+async def close(connections: Sequence[Connection]) -> None:
+    for _, writer in connections:
+        writer.close()
+
+
+@pytest.mark.parametrize("addresses", [1, 3, CONNECTIONS + 8], ids="{} addresses".format)
+async def test_a_probe_is_answered_however_many_idle_connections_there_are(addresses: int) -> None:
+    async with serving(seconds=1000) as server:
+        occupying = [await idle(server, f"127.0.1.{number % addresses + 1}") for number in range(2 * CONNECTIONS)]
+        for _ in range(3):
+            assert (await ask(server, PROBE)).startswith(b"HTTP/1.1 200 ")
+        await close(occupying)
+
+
+async def test_a_probe_is_answered_while_its_own_address_has_idle_connections() -> None:
+    async with serving(seconds=1000) as server:
+        occupying = [await idle(server, "127.0.0.1") for _ in range(2 * CONNECTIONS)]
+        assert (await ask(server, PROBE)).startswith(b"HTTP/1.1 200 ")
+        await close(occupying)
+
+
+async def test_the_oldest_connection_of_an_address_yields_when_the_address_has_too_many() -> None:
+    async with serving(seconds=1000) as server:
+        other = await idle(server, "127.0.1.2")
+        crowd = [await idle(server, "127.0.1.1") for _ in range(CONNECTIONS_OF_A_PEER + 1)]
+        assert await dropped(crowd[0][0].read())
+        for reader, writer in [other, *crowd[1:]]:
+            writer.write(PROBE)
             assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
-            writer.close()
-        assert (await ask(server, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        await close([other, *crowd])
+
+
+async def test_when_all_connections_are_taken_one_of_the_address_that_has_most_yields() -> None:
+    async with serving(seconds=1000) as server:
+        alone = [await idle(server, f"127.0.1.{number}") for number in range(10, 10 + CONNECTIONS - 2)]
+        crowd = [await idle(server, "127.0.1.1") for _ in range(2)]
+        newcomer = await idle(server, "127.0.1.2")
+        assert await dropped(crowd[0][0].read())
+        for reader, writer in [*alone, crowd[1], newcomer]:
+            writer.write(PROBE)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        await close([*alone, *crowd, newcomer])
 
 
 async def test_stopping_ends_idle_connections() -> None:
@@ -173,7 +216,7 @@ async def test_stopping_ends_idle_connections() -> None:
 
 async def test_a_port_in_use_is_reported() -> None:
     async with serving() as server:
-        second = HttpServer(f"127.0.0.1:{server.port}", Agent(), Metrics("1"))
+        second = PageServer(f"127.0.0.1:{server.port}", pages(Agent(), Metrics("1")))
         with pytest.raises(ListenError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*--http-address"):
             await second.start()
         await second.stop()

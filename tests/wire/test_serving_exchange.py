@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from dracpu_agent.observe.exchange import ExchangeServer
+from dracpu_api.serving.exchange import ExchangeServer
 
 LARGE = b"x" * 10_000_000  # more than fits into the kernel's buffers
 
