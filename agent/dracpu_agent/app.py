@@ -54,6 +54,7 @@ from dracpu_agent.work.tainting import Tainting
 from dracpu_agent.work.transactions import ClaimTransactions
 from dracpu_api import names
 from dracpu_api.serving.pages import PageServer
+from dracpu_api.watchdog import watch_process
 
 log = structlog.get_logger("agent")
 
@@ -194,6 +195,7 @@ async def run(options: RunOptions) -> None:
         loop.add_signal_handler(signal.SIGHUP, agent.read_machine_again)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, serving.cancel)
+        watching = asyncio.create_task(watch_process(), name="watchdog")
         try:
             await serving
         except asyncio.CancelledError:
@@ -203,6 +205,8 @@ async def run(options: RunOptions) -> None:
             if refusal is None:
                 raise
             raise refusal from None
+        finally:
+            watching.cancel()
 
 
 @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@ import yaml
 from dracpu_api.errors import DriverError
 from dracpu_api.objects.definitions import crds
 from dracpu_api.objects.validate import InvalidObjectError, parse
+from dracpu_api.watchdog import watch_process
 from dracpu_operator import options
 from dracpu_operator.decide.default_config import read_manifest
 from dracpu_operator.errors import ManifestError
@@ -31,7 +32,7 @@ def _run(parsed: Namespace) -> None:
 
     chosen = options.run_options(parsed)
     logging.configure(chosen.log_format, chosen.log_level)
-    asyncio.run(run(chosen))
+    asyncio.run(run(chosen, watch_process=watch_process))
 
 
 def _crds(_: Namespace) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Callable, Coroutine
 from functools import partial
 
 import structlog
@@ -14,7 +15,7 @@ from dracpu_operator.api import access
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import ConfigEvents
 from dracpu_operator.errors import WatchError
-from dracpu_operator.http import pages
+from dracpu_operator.http import Reasons, pages
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known import kopf_watch
 from dracpu_operator.known.fleet import Fleet
@@ -27,8 +28,14 @@ from dracpu_operator.reconcile import Reconciler
 log = structlog.get_logger()
 
 
-async def run(options: RunOptions, *, stop: asyncio.Event | None = None, intervals: Intervals | None = None) -> None:
-    """Runs until SIGTERM, or until `stop` is set."""
+async def run(
+    options: RunOptions,
+    *,
+    stop: asyncio.Event | None = None,
+    intervals: Intervals | None = None,
+    watch_process: Callable[[Reasons], Coroutine[None, None, None]] | None = None,
+) -> None:
+    """Runs until SIGTERM, or until `stop` is set. `watch_process` ends a process that is not live for some time."""
     stop, intervals = stop or asyncio.Event(), intervals or Intervals()
     if threading.current_thread() is threading.main_thread():
         for signum in (signal.SIGINT, signal.SIGTERM):  # until kopf installs its own handlers
@@ -52,6 +59,7 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, interva
             }
             cancelling = group.create_task(kopf_watch.cancel_watches_again(), name="cancelling")
             stopping = group.create_task(stop.wait(), name="stop")
+            watchdog = group.create_task(watch_process(reconciler.live), name="watchdog") if watch_process else None
             loading = group.create_task(reconciler.loaded.wait(), name="loading")
             outdated = group.create_task(fleet.outdated.wait(), name="outdated")
             log.info("started", http_port=http.port)
@@ -72,6 +80,8 @@ async def run(options: RunOptions, *, stop: asyncio.Event | None = None, interva
             loading.cancel()
             outdated.cancel()
             cancelling.cancel()
+            if watchdog is not None:
+                watchdog.cancel()
     if fleet.outdated.is_set():
         raise WatchError(
             "the API server shows older versions than before, as after a restore from a backup: a new process has to "

@@ -146,6 +146,28 @@ async def test_sighup_reads_the_machine_again():
             await running
 
 
+async def test_the_agents_process_watches_itself_while_it_runs(monkeypatch):
+    watching = asyncio.Event()
+
+    async def watch_process():
+        try:
+            watching.set()
+            await asyncio.Event().wait()
+        finally:
+            watching.clear()
+
+    monkeypatch.setattr(app, "watch_process", watch_process)
+    with computer() as machine:
+        async with whole_node(tree=machine.tree) as node:
+            await node.stop_agent()
+            (node.root / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(node.api.url)))
+            running = asyncio.create_task(app.run(replace(node.options, kubeconfig=node.root / "kubeconfig")))
+            await watching.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await running
+    assert not watching.is_set()
+
+
 # ---- the watch alone
 
 

@@ -5,7 +5,7 @@ import contextlib
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,7 +19,12 @@ from running_operator import kubeconfig
 from dracpu_api.errors import ConflictError, ForbiddenError, UnavailableError
 from dracpu_api.resources import CPU_NODES, NODES
 from dracpu_api.serving.exchange import CONNECTIONS_OF_A_PEER
+from dracpu_api.watchdog import watch_process
+from dracpu_operator import app, logging
+from dracpu_operator.__main__ import main
 from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.http import Reasons
+from dracpu_operator.options import RunOptions
 
 
 async def start(*arguments: str) -> asyncio.subprocess.Process:
@@ -55,6 +60,36 @@ async def test_probes_answer_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None
         assert b"Traceback" not in rest
     assert pages["/healthz"] == pages["/readyz"] == (200, "ok\n")
     assert 'dra_cpu_operator_nodes{config="all",state="selected"} 1.0' in pages["/metrics"][1]
+
+
+async def test_the_process_watches_whether_a_reconcile_hangs(tmp_path: Path) -> None:
+    watched: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
+
+    async def watch(live: Reasons) -> None:
+        watched.set_result(live())
+
+    async with FakeApi() as api:
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(kubeconfig(api.url)))
+        stop = asyncio.Event()
+        options = RunOptions(file, "127.0.0.1:0", "json", "error")
+        running = asyncio.create_task(app.run(options, stop=stop, watch_process=watch))
+        assert await watched == []
+        stop.set()
+        await running
+
+
+def test_the_command_runs_the_operator_under_the_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    async def run(_options: RunOptions, *, watch_process: object) -> None:
+        given.append(watch_process)
+
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(logging, "configure", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["dracpu-operator", "run"])
+    main()
+    assert given == [watch_process]
 
 
 async def test_a_missing_kubeconfig_is_reported_in_one_line(tmp_path: Path) -> None:
