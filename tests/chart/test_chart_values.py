@@ -20,6 +20,8 @@ EXAMPLES = {
     "deviceClass.create": "false",
     "deviceClass.extendedResourceName": "example.com/cpu",
     "admissionPolicy.create": "false",
+    "networkPolicy.create": "true",
+    "networkPolicy.metricsFrom": {"[0].podSelector.matchLabels.app": "prometheus"},
     "defaultConfig.create": "false",
     "defaultConfig.spec": {".groupBy": "socket"},
     "uninstall.force": "true",
@@ -52,6 +54,9 @@ EXAMPLES |= {
     "agent.stateDir": "/data/dracpu",
     "agent.maxUnavailable": "1",
 }
+
+# value -> what has to be set, too, so that it has an effect
+ENABLED_BY = {"networkPolicy.metricsFrom": ("networkPolicy.create=true",)}
 
 
 def leaves(values: Any, above: str = "") -> Iterator[str]:
@@ -88,7 +93,8 @@ def test_a_value_has_a_type_and_an_effect(path: str) -> None:
     assert described(load_schema(), path).keys() & {"type", "enum", "oneOf"}
     example = EXAMPLES[path]
     parts = example if isinstance(example, dict) else {"": example}
-    assert render(*(f"{path}{below}={value}" for below, value in parts.items())) != render()
+    before = ENABLED_BY.get(path, ())
+    assert render(*before, *(f"{path}{below}={value}" for below, value in parts.items())) != render(*before)
 
 
 def test_the_schema_has_no_value_that_is_not_in_the_chart() -> None:
@@ -129,6 +135,8 @@ def test_the_pages_name_values_that_exist() -> None:
         ("operator.image.name=dracpu-operator", "name"),
         ("operator.httpPort=70000", "httpPort"),
         ("operator.serviceAccount.name=mine", "name"),
+        ("networkPolicy.enabled=true", "enabled"),
+        ("networkPolicy.metricsFrom[0].pods.app=prometheus", "pods"),
         ("defaultConfig.mode=individual", "mode"),
         ("defaultConfig.spec=individual", "spec"),
         ("defaultConfig.spec.reservedCPUs=3", "reservedCPUs"),
@@ -165,6 +173,31 @@ class TestDeviceClass:
 
     def test_can_be_disabled(self) -> None:
         assert not render("deviceClass.create=false").of_kind("DeviceClass")
+
+
+class TestNetworkPolicy:
+    def test_is_off_by_default(self) -> None:
+        assert not render().of_kind("NetworkPolicy")
+
+    def test_lets_nobody_connect_to_the_pods_of_the_chart(self) -> None:
+        made = render("networkPolicy.create=true")
+        policy = made.only("NetworkPolicy")
+        assert policy["metadata"]["namespace"] == helm_chart.NAMESPACE
+        assert policy["spec"].keys() == {"podSelector", "policyTypes"}
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+        selected = policy["spec"]["podSelector"]["matchLabels"].items()
+        for kind in ("DaemonSet", "Deployment"):
+            assert selected <= made.only(kind)["spec"]["template"]["metadata"]["labels"].items()
+
+    def test_lets_named_peers_read_metrics(self) -> None:
+        peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+        made = render(
+            "networkPolicy.create=true", "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus"
+        )
+        assert made.only("NetworkPolicy")["spec"]["ingress"] == [{"from": [peer], "ports": [{"port": "http"}]}]
+        for kind in ("DaemonSet", "Deployment"):
+            (port,) = helm_chart.container_of(made.only(kind))["ports"]
+            assert port["name"] == "http"
 
 
 class TestCrds:
