@@ -53,6 +53,7 @@ class NodeReason(StrEnum):
     # StateHealthy
     CLAIMS_FROZEN = "ClaimsFrozen"
     CPUS_INCOMPLETE = "CPUsIncomplete"
+    CPUS_ISOLATED = "CPUsIsolated"
     CPUS_OFFLINE = "CPUsOffline"
     HEALTHY = "Healthy"
     MACHINE_UNREADABLE = "MachineUnreadable"

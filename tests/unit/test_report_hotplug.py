@@ -8,6 +8,7 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.report.conditions import Condition, Standing, conditions_of
 from dracpu_agent.report.node_status import TopologyDescription, status_of, topology_of
 from dracpu_api.conditions import NodeCondition
+from dracpu_api.cpuset import CpuSet
 
 NUMA1 = "cpudevnuma001"
 
@@ -39,6 +40,22 @@ def test_the_state_condition_lists_all_remarks_the_worst_first():
     said = condition(state, replace(standing, checkpoint_problem="disk full"))
     assert (said.true, said.reason) == (False, "WriteFailed")
     assert condition(state, well()).reason == "CPUsIncomplete"
+
+
+def test_cpus_that_the_kernel_does_not_balance_are_named_if_containers_without_claims_may_run_there():
+    isolated = replace(machine(), isolated=CpuSet.parse("2-7"))
+    said = condition(node(topology=isolated, reserved="0-1"), well())
+    assert (said.true, said.reason) == (True, "CPUsIsolated")
+    assert "CPUs 2-7 (isolcpus)" in said.message
+    assert "CPUs 6-7 (isolcpus)" in condition(node(topology=isolated, reserved="2-5"), well()).message
+    assert condition(node(topology=isolated, reserved="2-7"), well()).reason == "Healthy"
+
+
+def test_the_message_about_isolated_cpus_does_not_change_with_each_claim():
+    state = node(topology=replace(machine(), isolated=CpuSet.parse("2-7")), reserved="0-1")
+    before = condition(state, well())
+    state.grant(request(1, share(NUMA1, 2)))
+    assert condition(state, well()) == before
 
 
 def test_topology_and_counts_follow_the_machine():

@@ -170,6 +170,12 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
     if incomplete := node.topology.incomplete:
         named = _some(f"CPU {cpu} ({reason})" for cpu, reason in incomplete.items())
         yield NodeReason.CPUS_INCOMPLETE, f"online CPUs that the kernel does not describe are not offered: {named}"
+    if isolated := node.topology.isolated & (node.topology.online - node.reserved):
+        yield (
+            NodeReason.CPUS_ISOLATED,
+            f"the kernel does not balance CPUs {isolated} (isolcpus), on which containers without claims may run: "
+            "their threads stay where they start; remove isolcpus from the kernel's command line",
+        )
 
 
 def _some(things: Iterable[str]) -> str:
