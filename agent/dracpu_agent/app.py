@@ -25,7 +25,8 @@ from dracpu_agent.cluster.events import Events
 from dracpu_agent.cluster.slices.controller import SliceController
 from dracpu_agent.errors import refusal_in
 from dracpu_agent.file_threads import in_file_thread
-from dracpu_agent.host.hotplug import Hotplug, report_incomplete
+from dracpu_agent.host.cgroups import CgroupTree
+from dracpu_agent.host.hotplug import Hotplug, report_not_offered
 from dracpu_agent.host.machine import HostMachine
 from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.pod_resources import PodResources
@@ -63,7 +64,7 @@ class Agent:
     """One node's agent, from its start to SIGTERM."""
 
     def __init__(self, options: RunOptions, topology: Topology, api: ApiClient) -> None:
-        machine = HostMachine(options.sysfs_root, options.procfs_root)
+        machine = _machine(options)
         self._options = options
         self._damage = ""  # what was wrong with the checkpoint when the agent started
         self.node = node = NodeState(options.node_name, topology)
@@ -185,8 +186,8 @@ class Agent:
 async def run(options: RunOptions) -> None:
     """Serves this node until SIGTERM or SIGINT; SIGHUP has the machine read again."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is an agent: what is read now is new enough
-    topology = await in_file_thread(HostMachine(options.sysfs_root, options.procfs_root).topology)
-    report_incomplete(topology)
+    topology = await in_file_thread(_machine(options).topology)
+    report_not_offered(topology)
     reach = access.from_kubeconfig(options.kubeconfig) if options.kubeconfig else access.in_cluster()
     async with ApiClient(reach, version=__version__) as api:
         agent = Agent(options, topology, api)
@@ -207,6 +208,10 @@ async def run(options: RunOptions) -> None:
             raise refusal from None
         finally:
             watching.cancel()
+
+
+def _machine(options: RunOptions) -> HostMachine:
+    return HostMachine(options.sysfs_root, options.procfs_root, CgroupTree(options.cgroupfs_root, options.cgroup_root))
 
 
 @contextlib.asynccontextmanager

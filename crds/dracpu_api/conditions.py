@@ -52,6 +52,7 @@ class NodeReason(StrEnum):
     WITHDRAWN = "Withdrawn"
     # StateHealthy
     CLAIMS_FROZEN = "ClaimsFrozen"
+    CPUS_FORBIDDEN = "CPUsForbidden"
     CPUS_INCOMPLETE = "CPUsIncomplete"
     CPUS_ISOLATED = "CPUsIsolated"
     CPUS_OFFLINE = "CPUsOffline"

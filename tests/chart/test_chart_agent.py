@@ -35,11 +35,13 @@ def host_paths(pod: Manifest) -> dict[str, Any]:
 
 
 def mounts(pod: Manifest, container: Manifest) -> dict[str, bool]:
-    """Path on the node -> whether it is mounted read-only; asserts that the container has it at the same path."""
+    """Path on the node -> whether it is mounted read-only; asserts that the container has it at the same path, or below
+    /host if it is in /sys."""
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     for mount in container["volumeMounts"]:
-        assert mount["mountPath"] == paths[mount["name"]]
-    return {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+        path = paths[mount["name"]]
+        assert mount["mountPath"] == (f"/host{path}" if path.startswith("/sys/") else path)
+    return {paths[mount["name"]]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
 
 
 class TestAgentPod:
@@ -61,6 +63,7 @@ class TestAgentPod:
             "/var/lib/kubelet/plugins/dra.cpu": False,
             "/var/lib/kubelet/plugins_registry": False,
             "/var/lib/kubelet/pod-resources": True,
+            "/sys/fs/cgroup": True,
             "/var/run/cdi": False,
             "/var/run/nri": True,
             "/var/lib/dracpu": False,
@@ -101,6 +104,7 @@ class TestAgentPod:
         mounted = mounts(pod, container)
         assert {str(parsed.cdi_dir), str(parsed.state_dir), str(parsed.nri_socket.parent)} <= mounted.keys()
         assert str(parsed.kubelet_root / "plugins" / names.DRIVER) in mounted
+        assert str(parsed.cgroupfs_root) in {mount["mountPath"] for mount in container["volumeMounts"]}
 
     def test_image_has_no_registry_by_default(self, container: Manifest) -> None:
         app_version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
@@ -117,6 +121,7 @@ class TestAgentPod:
             "agent.image.tag=lab",
             "agent.image.pullPolicy=Never",
             "agent.kubeletRoot=/data/kubelet",
+            "agent.cgroupRoot=/a/b",
             "agent.nriSocket=/run/crio/nri.sock",
             "agent.httpPort=9090",
         ).only("DaemonSet")
@@ -125,7 +130,8 @@ class TestAgentPod:
         assert container["imagePullPolicy"] == "Never"
         assert {"/data/kubelet/plugins/dra.cpu", "/run/crio"} <= mounts(pod_of(made), container).keys()
         parsed = options.run_options(options.parser({}).parse_args(container["args"]))
-        assert (str(parsed.kubelet_root), parsed.http_address) == ("/data/kubelet", ":9090")
+        assert (str(parsed.kubelet_root), parsed.cgroup_root) == ("/data/kubelet", "/a/b")
+        assert parsed.http_address == ":9090"
         assert container["ports"] == [{"name": "http", "containerPort": 9090}]
 
 

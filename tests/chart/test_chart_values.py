@@ -49,6 +49,7 @@ EXAMPLES = {
 }
 EXAMPLES |= {
     "agent.kubeletRoot": "/data/kubelet",
+    "agent.cgroupRoot": "/a/b",
     "agent.cdiDir": "/etc/cdi",
     "agent.nriSocket": "/run/nri.sock",
     "agent.stateDir": "/data/dracpu",
@@ -124,6 +125,7 @@ def test_the_pages_name_values_that_exist() -> None:
         ("agent.image.registry=example.com", "registry"),
         ("agent.kubeletRoot=var/lib/kubelet", "kubeletRoot"),
         ("agent.kubeletRoot=/var/lib/kubelet/", "kubeletRoot"),
+        ("agent.cgroupRoot=a/b", "cgroupRoot"),
         ("agent.httpPort=0", "httpPort"),
         ("agent.httpPort=http", "httpPort"),
         ("agent.maxUnavailable=0", "maxUnavailable"),

@@ -98,6 +98,8 @@ class WholeNode:
             kubelet_root=self.root,
             sysfs_root=sysfs_root,
             procfs_root=procfs_root,
+            cgroupfs_root=sysfs_root / "fs/cgroup",
+            cgroup_root="",
             cdi_dir=self.root / "cdi",
             nri_socket=self.runtime.socket,
             state_dir=self.root / "state",

@@ -20,6 +20,7 @@ from dracpu_agent import app
 from dracpu_agent.host.hotplug import Hotplug
 from dracpu_agent.host.sysfs import read
 from dracpu_agent.topology.topology import Topology, TopologyError
+from dracpu_agent.topology.usable import outdated
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Mode
 from dracpu_sandbox.machines.presets import LAB
@@ -182,8 +183,9 @@ class Machine:
         self.problems: list[str] = []
         self._changed = asyncio.Event()
 
-    def online(self) -> CpuSet:
-        return self._now().online | CpuSet(self._now().incomplete)
+    def has_changed(self, known: Topology) -> bool:
+        now = self._now()
+        return outdated(known, now.online | CpuSet(now.incomplete), None)
 
     def topology(self) -> Topology:
         self.reads += 1

@@ -32,6 +32,8 @@ class RunOptions:
     kubelet_root: Path
     sysfs_root: Path
     procfs_root: Path
+    cgroupfs_root: Path
+    cgroup_root: str
     cdi_dir: Path
     nri_socket: Path
     state_dir: Path
@@ -55,6 +57,8 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         KUBECONFIG,
         Option("--kubelet-root", "/var/lib/kubelet", "the kubelet's root directory"),
         *_MACHINE,
+        Option("--cgroupfs-root", "", "where the cgroup tree is mounted, if not at fs/cgroup below --sysfs-root"),
+        Option("--cgroup-root", "", "the kubelet's cgroupRoot; a root of one level is found without this option"),
         Option("--cdi-dir", "/var/run/cdi", "directory from which the runtime reads CDI files"),
         Option("--nri-socket", "/var/run/nri/nri.sock", "the runtime's NRI socket"),
         _STATE_DIR,
@@ -102,6 +106,8 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
         kubelet_root=Path(parsed.kubelet_root),
         sysfs_root=Path(parsed.sysfs_root),
         procfs_root=Path(parsed.procfs_root),
+        cgroupfs_root=Path(parsed.cgroupfs_root or f"{parsed.sysfs_root}/fs/cgroup"),
+        cgroup_root=parsed.cgroup_root,
         cdi_dir=Path(parsed.cdi_dir),
         nri_socket=Path(parsed.nri_socket),
         state_dir=Path(parsed.state_dir),

@@ -1,4 +1,5 @@
-"""Follows CPUs that come and go: it polls the online CPUs every few seconds, and reads all of sysfs when they changed.
+"""Follows CPUs that come and go: it polls the online CPUs, and the CPUs that pods can use, every few seconds, and reads
+the whole machine when they changed.
 
 While a CPU goes online or offline, sysfs describes it incompletely, and its caches appear last. So the machine is read
 again after every change, and several times while CPUs are incomplete.
@@ -13,7 +14,6 @@ import structlog
 
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.topology.topology import Topology, TopologyError
-from dracpu_api.cpuset import CpuSet
 
 POLL_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
@@ -22,11 +22,11 @@ TIMES_AGAIN: Final = 5  # a CPU that is incomplete after that stays so: its firm
 log = structlog.get_logger("hotplug")
 
 
-class Sysfs(Protocol):
+class Machine(Protocol):
     """Reads the machine. The methods block, and raise TopologyError."""
 
-    def online(self) -> CpuSet:
-        """The online CPUs."""
+    def has_changed(self, known: Topology) -> bool:
+        """True if the machine has to be read again."""
         ...
 
     def topology(self) -> Topology:
@@ -35,19 +35,19 @@ class Sysfs(Protocol):
 
 
 class Hotplug:
-    """Reads the machine when the online CPUs differ from those of `known`, and passes it to `replug`, which returns
-    whether anything has changed. `problem` is why the machine cannot be read; a change of it calls `on_problem`."""
+    """Reads the machine when it differs from what is `known`, and passes it to `replug`, which returns whether anything
+    has changed. `problem` is why the machine cannot be read; a change of it calls `on_problem`."""
 
     def __init__(
         self,
-        sysfs: Sysfs,
+        machine: Machine,
         known: Callable[[], Topology],
         replug: Callable[[Topology], bool],
         on_problem: Callable[[], None],
         poll_seconds: float = POLL_SECONDS,
         again_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        self._sysfs = sysfs
+        self._machine = machine
         self._known = known
         self._replug = replug
         self._on_problem = on_problem
@@ -66,7 +66,12 @@ class Hotplug:
         while True:
             asked = await self._wait(self._again_seconds if times_again else self._poll_seconds)
             try:
-                if asked or times_again or self.problem or await self._has_changed():
+                if (
+                    asked
+                    or times_again
+                    or self.problem
+                    or await asyncio.to_thread(self._machine.has_changed, self._known())
+                ):
                     times_again = await self._read(times_again)
                 self._set_problem("")
             except TopologyError as error:
@@ -81,18 +86,19 @@ class Hotplug:
         self._asked.clear()
         return asked
 
-    async def _has_changed(self) -> bool:
-        online = await in_file_thread(self._sysfs.online)
-        known = self._known()
-        return online != known.online | CpuSet(known.incomplete)
-
     async def _read(self, times_again: int) -> int:
         """Reads the machine and returns how many more times to read it soon."""
-        found = await in_file_thread(self._sysfs.topology)
+        found = await in_file_thread(self._machine.topology)
         former = self._known()
         if self._replug(found):
-            log.info("CPUs changed", online=str(found.online), was=str(former.online), offline=str(found.offline))
-            report_incomplete(found, former)
+            log.info(
+                "CPUs changed",
+                usable=str(found.online),
+                was=str(former.online),
+                offline=str(found.offline),
+                forbidden=str(found.forbidden),
+            )
+            report_not_offered(found, former)
             return TIMES_AGAIN if found.incomplete else 1
         return max(0, times_again - 1) if found.incomplete else 0
 
@@ -104,8 +110,10 @@ class Hotplug:
             self._on_problem()
 
 
-def report_incomplete(found: Topology, former: Topology | None = None) -> None:
+def report_not_offered(found: Topology, former: Topology | None = None) -> None:
     """Logs why online CPUs are not offered, each reason once."""
+    if found.forbidden and (former is None or former.forbidden != found.forbidden):
+        log.warning("CPUs not offered: pods cannot use them", cpus=str(found.forbidden))
     known = former.incomplete if former else {}
     for cpu, reason in found.incomplete.items():
         if known.get(cpu) != reason:

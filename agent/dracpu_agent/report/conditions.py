@@ -158,7 +158,8 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
     if offline := node.offline():
         yield (
             NodeReason.CPUS_OFFLINE,
-            f"CPUs of claims are offline, the claims keep them until their pods end: {name_offline(node, offline)}",
+            "CPUs of claims are offline or forbidden, the claims keep them until their pods end: "
+            + name_offline(node, offline),
         )
     if standing.machine_problem:
         yield (
@@ -170,6 +171,12 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
     if incomplete := node.topology.incomplete:
         named = _some(f"CPU {cpu} ({reason})" for cpu, reason in incomplete.items())
         yield NodeReason.CPUS_INCOMPLETE, f"online CPUs that the kernel does not describe are not offered: {named}"
+    if forbidden := node.topology.forbidden:
+        yield (
+            NodeReason.CPUS_FORBIDDEN,
+            f"CPUs {forbidden} are not offered: pods cannot use them, because they are outside of the cpuset of the "
+            "cgroup that contains all pods",
+        )
     if isolated := node.topology.isolated & (node.topology.online - node.reserved):
         yield (
             NodeReason.CPUS_ISOLATED,

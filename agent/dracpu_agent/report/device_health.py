@@ -24,4 +24,5 @@ def health_of(node: NodeState) -> list[DeviceHealth]:
 
 def _message(offline: CpuSet) -> str:
     which = f"CPUs {offline}, which claims hold, are" if len(offline) > 1 else f"CPU {offline}, which a claim holds, is"
-    return f"{which} offline: containers run on the other CPUs of their claim, or on shared CPUs where it has no others"
+    others = "containers run on the other CPUs of their claim, or on shared CPUs where it has no others"
+    return f"{which} offline or forbidden: {others}"

@@ -39,7 +39,8 @@ class Topology:
     isolated: CpuSet = EMPTY  # kernel command line isolcpus; reported, but offered like other CPUs
     nohz_full: CpuSet = EMPTY
     incomplete: Mapping[int, str] = field(default_factory=dict)  # online CPUs that are not offered, and why
-    gone: tuple[Cpu, ...] = ()  # offline CPUs that were online before, as they were then
+    forbidden: CpuSet = EMPTY  # online, but outside of the cpuset of the cgroup that contains all pods
+    gone: tuple[Cpu, ...] = ()  # CPUs that were in `cpus` before, as they were then
     pcie_roots: Mapping[str, CpuSet] = field(default_factory=dict)  # "pci0000:00" -> online CPUs close to it
 
     @cached_property
@@ -60,7 +61,8 @@ class Topology:
     @cached_property
     def present(self) -> CpuSet:
         """Every CPU that the machine has or had, online or not."""
-        return self.online | self.offline | CpuSet(self.incomplete) | CpuSet(cpu.id for cpu in self.gone)
+        gone = CpuSet(cpu.id for cpu in self.gone)
+        return self.online | self.offline | self.forbidden | CpuSet(self.incomplete) | gone
 
     @cached_property
     def cores(self) -> Mapping[int, CpuSet]:

@@ -101,8 +101,8 @@ class Outcomes:
             return False
         lost = {uid: cpus for uid, cpus in self._node.offline().items() if not cpus <= before.get(uid, EMPTY)}
         if lost:
-            log.warning("CPUs of claims went offline", claims=len(lost), cpus=str(union(lost.values())))
-            note = f"CPUs of claims went offline: {name_offline(self._node, lost)}"
+            log.warning("claims can no longer use some of their CPUs", claims=len(lost), cpus=str(union(lost.values())))
+            note = f"CPUs of claims went offline or were forbidden: {name_offline(self._node, lost)}"
             self._warn("CPUsOffline", "Hotplug", note)
         return True
 

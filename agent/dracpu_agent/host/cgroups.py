@@ -1,0 +1,79 @@
+"""Reads the cgroup that contains all pods, from a cgroup v2 tree.
+
+The kubelet creates it below the root of the tree or, where its configuration has a `cgroupRoot`, below that. Its name
+depends on the kubelet's cgroup driver: /kubepods with cgroupfs, /kubepods.slice with systemd. A tree of cgroup v1 is
+not read: there, the kernel refuses a cpuset outside of the parent's, so that nothing goes wrong silently.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dracpu_agent.topology.readings import parse_list
+from dracpu_api.cpuset import CpuSet
+
+PODS: Final = "kubepods"
+SLICE: Final = ".slice"
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupTree:
+    """A cgroup tree as it is mounted, and the kubelet's `cgroupRoot`; "" finds a root of one level by itself."""
+
+    mount: Path
+    cgroup_root: str = ""
+
+    def pods_cpus(self) -> CpuSet | None:
+        """The CPUs that the kernel lets pods use; None if that is not known. Raises TopologyError."""
+        pods = self._pods_cgroup()
+        text = None if pods is None else _text(pods / "cpuset.cpus.effective")
+        return parse_list(text, f"{pods}/cpuset.cpus.effective") if text and text.strip() else None
+
+    def _pods_cgroup(self) -> Path | None:
+        """The cgroup of all pods, if the kubelet has created it. One that has processes comes before one that was left
+        behind by a kubelet with another cgroup driver."""
+        if not _is_cgroup(self.mount):
+            return None
+        places = _places([name for name in self.cgroup_root.split("/") if name])
+        found = [place for place in (self.mount / name for name in places) if _is_cgroup(place)]
+        if not found and not self.cgroup_root:
+            found = list(self._one_level_below())
+        return next(filter(_populated, found), found[0] if found else None)
+
+    def _one_level_below(self) -> Iterator[Path]:
+        """Such as kubelet.slice/kubelet-kubepods.slice on the nodes of kind."""
+        for parent in sorted(self.mount.iterdir()):
+            for place in _places([parent.name.removesuffix(SLICE)]):
+                if _is_cgroup(self.mount / place):
+                    yield self.mount / place
+
+
+def _places(cgroup_root: Sequence[str]) -> tuple[str, str]:
+    """Where the kubelet creates the cgroup of all pods with each of its cgroup drivers: systemd and cgroupfs.
+
+    The name of a systemd slice contains those of its parents, and dashes separate them.
+    """
+    names = [name.replace("-", "_") for name in (*cgroup_root, PODS)]
+    slices = ["-".join(names[: length + 1]) + SLICE for length in range(len(names))]
+    return "/".join(slices), "/".join((*cgroup_root, PODS))
+
+
+def _is_cgroup(directory: Path) -> bool:
+    return _text(directory / "cgroup.controllers") is not None
+
+
+def _populated(cgroup: Path) -> bool:
+    return "populated 1" in (_text(cgroup / "cgroup.events") or "").splitlines()
+
+
+def _words(path: Path) -> Sequence[str] | None:
+    text = _text(path)
+    return None if text is None else text.split()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,78 @@
+"""The cgroup of all pods is found with every cgroup driver of the kubelet, and read."""
+
+from pathlib import Path
+
+import pytest
+from cgroup_trees import write_cgroup
+
+from dracpu_agent.host.cgroups import CgroupTree
+from dracpu_agent.topology.topology import TopologyError
+from dracpu_api.cpuset import CpuSet
+
+
+def test_a_node_without_cgroup_v2_is_not_restricted(tmp_path: Path) -> None:
+    for tree in (CgroupTree(tmp_path / "absent"), CgroupTree(tmp_path)):
+        assert tree.pods_cpus() is None
+    (tmp_path / "cpuset" / "kubepods").mkdir(parents=True)  # cgroup v1
+    assert CgroupTree(tmp_path).pods_cpus() is None
+
+
+def test_before_the_kubelets_first_start_nothing_is_known(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, "0-7")
+    write_cgroup(tmp_path / "system.slice", "0-7")
+    assert CgroupTree(tmp_path).pods_cpus() is None
+
+
+@pytest.mark.parametrize(
+    ("cgroup_root", "place"),
+    [
+        ("", "kubepods"),
+        ("", "kubepods.slice"),
+        ("", "kubelet/kubepods"),
+        ("", "kubelet.slice/kubelet-kubepods.slice"),
+        ("", "my_root.slice/my_root-kubepods.slice"),
+        ("/", "kubepods.slice"),
+        ("/kubelet", "kubelet.slice/kubelet-kubepods.slice"),
+        ("/a/b", "a/b/kubepods"),
+        ("/a/b", "a.slice/a-b.slice/a-b-kubepods.slice"),
+        ("my-root/b", "my-root/b/kubepods"),
+        ("my-root/b", "my_root.slice/my_root-b.slice/my_root-b-kubepods.slice"),
+    ],
+)
+def test_the_cgroup_of_all_pods_is_found(tmp_path: Path, cgroup_root: str, place: str) -> None:
+    write_cgroup(tmp_path, "0-7")
+    write_cgroup(tmp_path / "system.slice", "0-1")
+    write_cgroup(tmp_path / place, "2-5")
+    assert CgroupTree(tmp_path, cgroup_root).pods_cpus() == CpuSet.parse("2-5")
+
+
+def test_with_a_root_only_the_cgroup_below_it_counts(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, "0-7")
+    write_cgroup(tmp_path / "kubepods", "0-3")
+    assert CgroupTree(tmp_path, "/kubelet").pods_cpus() is None
+
+
+def test_a_cgroup_that_a_kubelet_with_another_driver_left_behind_does_not_count(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, "0-7")
+    write_cgroup(tmp_path / "kubepods.slice", "0-1", populated=False)
+    write_cgroup(tmp_path / "kubepods", "2-7")
+    assert CgroupTree(tmp_path).pods_cpus() == CpuSet.parse("2-7")
+
+
+def test_a_cgroup_that_no_pod_has_entered_yet_counts(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, "0-7")
+    write_cgroup(tmp_path / "kubepods.slice", "2-7", populated=False)
+    assert CgroupTree(tmp_path).pods_cpus() == CpuSet.parse("2-7")
+
+
+def test_an_empty_list_restricts_nothing(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, "0-7")
+    write_cgroup(tmp_path / "kubepods", "")
+    assert CgroupTree(tmp_path).pods_cpus() is None
+
+
+def test_a_list_that_is_no_cpuset_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, "0-7")
+    write_cgroup(tmp_path / "kubepods", "3-1")
+    with pytest.raises(TopologyError, match=r"kubepods/cpuset\.cpus\.effective"):
+        CgroupTree(tmp_path).pods_cpus()
