@@ -45,6 +45,7 @@ from dracpu_agent.work.auditing import Auditor
 from dracpu_agent.work.cdi_repair import CdiRepair
 from dracpu_agent.work.changes import Changes
 from dracpu_agent.work.cpu_manager import CpuManagerWatch
+from dracpu_agent.work.delegation import Delegation
 from dracpu_agent.work.following import Following
 from dracpu_agent.work.outcomes import Outcomes
 from dracpu_agent.work.pinning import Pinning
@@ -82,6 +83,7 @@ class Agent:
         status = StatusWriter(api, options.node_name, interval=options.status_interval)
         cpu_node = CpuNodeWatch(api, options.node_name, self._settings.apply, status.observe)
         self._hotplug = Hotplug(machine, lambda: node.topology, outcomes.replug, changes.report)
+        self._delegation = Delegation(machine.cgroups, changes)
         self._cpu_manager = CpuManagerWatch(PodResources(options.kubelet_root), changes)
         claims = ApiClaimReader(api, options.node_name)
         pinning = Pinning(node, self._learn_consumers, outcomes.pushed)
@@ -126,13 +128,14 @@ class Agent:
             "taints": Tainting(node, self.standing, changes).run,
             "settling": Settling(node, changes).run,
             "cpu manager": self._cpu_manager.run,
+            "delegation": self._delegation.run,
             "slices": self._slices.run,
             "cpunode": cpu_node.run,
             "hotplug": self._hotplug.run,
             "status": status.run,
             "device status": device_status.run,
             "events": events.run,
-            "nri": nri.run,
+            "nri": partial(self._connect, nri),
             "pushes": partial(pinning.run, nri),
             "audit": auditor.run,
             "cdi files": self._cdi_repair.run,
@@ -145,6 +148,7 @@ class Agent:
             await in_file_thread(self._recover)
             await self._cdi_repair.round()
             self._outcomes.recovered()
+            await self._delegation.look()  # before a device is published
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
                 for name, work in self._background.items():
                     group.create_task(work(), name=name)
@@ -153,6 +157,10 @@ class Agent:
                     await asyncio.Event().wait()
         finally:
             self._state_file.unlock()
+
+    async def _connect(self, nri: NriPlugin) -> None:
+        await self._delegation.delegated()
+        await nri.run()
 
     def _recover(self) -> None:
         self._damage = recover(self.node, self._state_file.load(), self._cdi)
@@ -166,6 +174,7 @@ class Agent:
     def read_machine_again(self) -> None:
         """Reads the machine at once instead of at the next poll."""
         self._hotplug.read_again()
+        self._delegation.look_again()
 
     def standing(self) -> Standing:
         """The last report of each side that the agent depends on."""
@@ -177,6 +186,7 @@ class Agent:
             checkpoint_damage=self._damage,
             machine_problem=self._hotplug.problem,
             static_cpu_manager=self._cpu_manager.static,
+            without_cpuset=self._delegation.lacking,
         )
 
     async def _learn_consumers(self, uid: str) -> None:

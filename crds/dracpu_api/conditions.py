@@ -44,6 +44,7 @@ class NodeReason(StrEnum):
     # RuntimeConnected
     CONNECTED = "Connected"
     CONNECTED_WITHOUT_UPDATES = "ConnectedWithoutUpdates"
+    CPUSET_NOT_DELEGATED = "CpusetNotDelegated"
     DISCONNECTED = "Disconnected"
     # SlicesPublished
     FEATURE_GATE_DISABLED = "FeatureGateDisabled"

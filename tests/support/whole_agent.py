@@ -109,14 +109,16 @@ class WholeNode:
             log_level="error",
         )
 
-    async def start_agent(self) -> None:
-        """Starts an agent and waits until the kubelet has registered it and the runtime is synchronized."""
+    async def start_agent(self, *, pins: bool = True) -> None:
+        """Starts an agent and waits until the kubelet has registered it and, if it pins containers on this machine, the
+        runtime is synchronized."""
         client = await self._stack.enter_async_context(ApiClient(ApiAccess(self.api.url), version="test"))
         self.agent = Agent(self.options, self.topology, client)
         running = asyncio.create_task(self.agent.run())
         self._stack.push_async_callback(_end, running)
         await self.start_kubelet()
-        await self.runtime.synchronized()
+        if pins:
+            await self.runtime.synchronized()
 
     async def start_kubelet(self) -> None:
         """Starts a kubelet, which registers the driver; a second one stands for a restarted kubelet."""

@@ -12,15 +12,15 @@ from dracpu_api.cpuset import CpuSet
 
 def test_a_node_without_cgroup_v2_is_not_restricted(tmp_path: Path) -> None:
     for tree in (CgroupTree(tmp_path / "absent"), CgroupTree(tmp_path)):
-        assert tree.pods_cpus() is None
+        assert (tree.pods_cpus(), tree.without_cpuset()) == (None, "")
     (tmp_path / "cpuset" / "kubepods").mkdir(parents=True)  # cgroup v1
-    assert CgroupTree(tmp_path).pods_cpus() is None
+    assert (CgroupTree(tmp_path).pods_cpus(), CgroupTree(tmp_path).without_cpuset()) == (None, "")
 
 
 def test_before_the_kubelets_first_start_nothing_is_known(tmp_path: Path) -> None:
     write_cgroup(tmp_path, "0-7")
     write_cgroup(tmp_path / "system.slice", "0-7")
-    assert CgroupTree(tmp_path).pods_cpus() is None
+    assert (CgroupTree(tmp_path).pods_cpus(), CgroupTree(tmp_path).without_cpuset()) == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,17 @@ def test_a_list_that_is_no_cpuset_is_an_error_that_names_the_file(tmp_path: Path
     write_cgroup(tmp_path / "kubepods", "3-1")
     with pytest.raises(TopologyError, match=r"kubepods/cpuset\.cpus\.effective"):
         CgroupTree(tmp_path).pods_cpus()
+
+
+def test_a_kernel_without_the_cpuset_controller_is_recognized(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, controllers="cpu memory pids")
+    assert CgroupTree(tmp_path).without_cpuset() == "/"
+    assert CgroupTree(tmp_path).pods_cpus() is None
+
+
+def test_a_cgroup_to_which_cpuset_is_not_delegated_is_recognized(tmp_path: Path) -> None:
+    write_cgroup(tmp_path, "0-7")
+    pods = write_cgroup(tmp_path / "kubepods.slice", controllers="cpu memory pids")
+    assert CgroupTree(tmp_path).without_cpuset() == "/kubepods.slice"
+    write_cgroup(pods, "0-7")
+    assert CgroupTree(tmp_path).without_cpuset() == ""

@@ -10,6 +10,7 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.report.conditions import (
     Condition,
     conditions_of,
+    unready,
     unregistered,
 )
 from dracpu_agent.report.device_health import health_of
@@ -83,6 +84,16 @@ def test_the_static_cpu_manager_is_named_with_what_to_do():
     )
     assert (found.true, found.reason) == (False, "StaticCPUManager")
     assert "cpuManagerPolicy" in found.message
+
+
+def test_a_cgroup_without_the_cpuset_controller_is_named_instead_of_the_runtime():
+    state = node()
+    state.containers.disconnected()  # the agent does not connect
+    standing = well(without_cpuset="/kubepods.slice")
+    found = next(c for c in conditions_of(state, standing) if c.type == NodeCondition.RUNTIME_CONNECTED)
+    assert (found.true, found.reason) == (False, "CpusetNotDelegated")
+    assert "/kubepods.slice lacks the cpuset controller" in found.message
+    assert unready(state, standing) == [found.message]
 
 
 def test_the_kubelet_condition_shows_its_last_answer():

@@ -1,5 +1,6 @@
 """Taints and the settling of a node depend on time: each test passes the time in."""
 
+import pytest
 from nodes import node, spec, well
 
 from dracpu_agent.devices.device import Taint
@@ -38,9 +39,10 @@ def test_devices_are_tainted_only_after_the_runtime_was_away_for_a_while():
     assert taints.step(200.0) == 200.0 + PATIENCE_SECONDS, "patience begins anew"
 
 
-def test_the_static_cpu_manager_taints_the_devices_at_once():
+@pytest.mark.parametrize("problem", [{"static_cpu_manager": True}, {"without_cpuset": "/kubepods"}])
+def test_what_only_a_person_can_repair_taints_the_devices_at_once(problem):
     state = node()
-    tainting(state, well(static_cpu_manager=True)).step(0)
+    tainting(state, well(**problem)).step(0)
     assert state.devices()[0].taints == (NOT_READY,)
 
 

@@ -1,16 +1,18 @@
-"""The whole agent on machines whose cgroup tree restricts pods."""
+"""The whole agent on machines whose cgroup tree restricts pods, or lets no container be pinned."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cgroup_trees import write_cgroup
+from nodes import claim_object, ref, share, spec
 from whole_agent import whole_node
 
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.machine import HostMachine
 from dracpu_sandbox.machines.presets import LAB
 from dracpu_sandbox.machines.tree import directory, write_tree
+from dracpu_sandbox.node.plugins import KubeletError
 
 NUMA0, NUMA1 = "cpudevnuma000", "cpudevnuma001"
 
@@ -57,3 +59,30 @@ async def test_the_offer_follows_the_cpuset_of_all_pods(tree):
         node.read_machine_again()
         await node.api.until(lambda: capacities(node) == {NUMA0: "2", NUMA1: "4"})
         await node.runtime.until(lambda: node.runtime.cpuset_of(shared) == "2-7")
+
+
+async def test_a_node_that_cannot_pin_containers_leaves_them_as_they_are_and_takes_no_claims(tree):
+    def closed():
+        return {taint["key"] for device in node.devices().values() for taint in device.get("taints", ())}
+
+    pods_use(tree, "0-7")
+    async with whole_node(spec(reserved="0-1"), topology=read(tree), tree=tree) as node:
+        await node.stop_agent()
+        write_cgroup(tree[0] / "fs/cgroup/kubepods.slice", controllers="cpu memory pids")
+        await node.start_agent(pins=False)
+        await node.api.until(lambda: node.condition("RuntimeConnected").get("reason") == "CpusetNotDelegated")
+        await node.api.until(lambda: closed() == {"dra.cpu/not-ready"})
+        status, reasons = await node.probe("/readyz")
+        assert (status, "/kubepods.slice lacks the cpuset controller" in reasons) == (503, True)
+        untouched = await node.runtime.create_container(node.pod(), "untouched")
+        assert node.runtime.cpuset_of(untouched) == ""
+        node.claim(claim_object(1, [share(NUMA1, 2)]))
+        with pytest.raises(KubeletError, match="NRI"):
+            await node.kubelet.prepare_one(ref(1))
+
+        pods_use(tree, "0-7")
+        node.read_machine_again()
+        await node.runtime.synchronized()
+        await node.api.until(lambda: closed() == set())
+        await node.kubelet.prepare_one(ref(1))
+        assert node.condition("RuntimeConnected")["status"] == "True"

@@ -15,6 +15,7 @@ from dracpu_api.cpuset import CpuSet
 
 PODS: Final = "kubepods"
 SLICE: Final = ".slice"
+CPUSET: Final = "cpuset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,17 @@ class CgroupTree:
         pods = self._pods_cgroup()
         text = None if pods is None else _text(pods / "cpuset.cpus.effective")
         return parse_list(text, f"{pods}/cpuset.cpus.effective") if text and text.strip() else None
+
+    def without_cpuset(self) -> str:
+        """The cgroup that lacks the cpuset controller, so that no pod in it can be given CPUs; "" if none does.
+
+        If the root has the controller, the kubelet requires it of the cgroups of all pods itself, and says so loudly.
+        """
+        pods = self._pods_cgroup() or self.mount
+        controllers = _words(pods / "cgroup.controllers")
+        if controllers is None or CPUSET in controllers:  # None: no tree of cgroup v2
+            return ""
+        return f"/{pods.relative_to(self.mount)}" if pods != self.mount else "/"
 
     def _pods_cgroup(self) -> Path | None:
         """The cgroup of all pods, if the kubelet has created it. One that has processes comes before one that was left

@@ -42,6 +42,12 @@ class Standing:
     checkpoint_damage: str = ""  # what was wrong with it when the agent started
     machine_problem: str = ""  # why the machine cannot be read
     static_cpu_manager: bool = False
+    without_cpuset: str = ""  # the cgroup that lacks the cpuset controller, so that no container can be pinned
+
+    @property
+    def needs_repair(self) -> bool:
+        """True if no claim can be prepared until somebody changes the node."""
+        return self.static_cpu_manager or bool(self.without_cpuset)
 
 
 def conditions_of(node: NodeState, standing: Standing) -> tuple[Condition, ...]:
@@ -50,7 +56,7 @@ def conditions_of(node: NodeState, standing: Standing) -> tuple[Condition, ...]:
     return (
         _config(node, standing.config),
         _kubelet(standing),
-        _runtime(node),
+        _runtime(node, standing),
         Condition(NodeCondition.SLICES_PUBLISHED, slices.published, slices.reason, slices.error or ""),
         _state(node, standing),
     )
@@ -59,7 +65,9 @@ def conditions_of(node: NodeState, standing: Standing) -> tuple[Condition, ...]:
 def unready(node: NodeState, standing: Standing) -> list[str]:
     """Why no claim can be prepared at the moment; empty when claims can be prepared."""
     reasons = []
-    if not node.containers.synchronized:
+    if standing.without_cpuset:
+        reasons.append(_no_cpuset(standing))
+    elif not node.containers.synchronized:
         reasons.append("the container runtime is not connected (NRI)")
     if standing.checkpoint_problem:
         reasons.append(f"the checkpoint cannot be written: {standing.checkpoint_problem}")
@@ -123,7 +131,10 @@ def _registration(status: RegistrationStatus | None) -> Condition:
     return Condition(NodeCondition.KUBELET_REGISTERED, True, NodeReason.REGISTERED)
 
 
-def _runtime(node: NodeState) -> Condition:
+def _runtime(node: NodeState, standing: Standing) -> Condition:
+    if standing.without_cpuset:
+        reason = NodeReason.CPUSET_NOT_DELEGATED
+        return Condition(NodeCondition.RUNTIME_CONNECTED, False, reason, _no_cpuset(standing))
     if not node.containers.synchronized:
         message = "the container runtime is not connected: is NRI enabled in its configuration?"
         return Condition(NodeCondition.RUNTIME_CONNECTED, False, NodeReason.DISCONNECTED, message)
@@ -135,6 +146,13 @@ def _runtime(node: NodeState) -> Condition:
         )
         return Condition(NodeCondition.RUNTIME_CONNECTED, True, NodeReason.CONNECTED_WITHOUT_UPDATES, message)
     return Condition(NodeCondition.RUNTIME_CONNECTED, True, NodeReason.CONNECTED)
+
+
+def _no_cpuset(standing: Standing) -> str:
+    return (
+        f"the cgroup {standing.without_cpuset} lacks the cpuset controller, so no container can be pinned: the agent "
+        "leaves all containers as they are; enable the controller, or delegate it to this cgroup"
+    )
 
 
 def _state(node: NodeState, standing: Standing) -> Condition:

@@ -1,13 +1,12 @@
 """Watches whether the kubelet's own CPU manager is static: it would override every pinning."""
 
-import asyncio
-import contextlib
 from typing import Final, NoReturn, Protocol
 
 import structlog
 
 from dracpu_agent.kubelet.pod_resources import PodResourcesError
 from dracpu_agent.work.changes import Changes
+from dracpu_agent.work.polling import Poll
 
 POLL_SECONDS: Final = 30.0
 
@@ -28,22 +27,19 @@ class CpuManagerWatch:
     def __init__(self, kubelet: Kubelet, changes: Changes) -> None:
         self._kubelet = kubelet
         self._changes = changes
-        self._asked = asyncio.Event()
+        self._poll = Poll(POLL_SECONDS)
         self._problem = ""
         self.static = False
 
     def ask_again(self) -> None:
         """Asks at once: the kubelet has registered the driver, so it may have been restarted with another policy."""
-        self._asked.set()
+        self._poll.ask()
 
     async def run(self) -> NoReturn:
         """Runs until cancelled."""
         while True:
-            self._asked.clear()
             await self._ask()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._asked.wait()
+            await self._poll.due()
 
     async def _ask(self) -> None:
         try:

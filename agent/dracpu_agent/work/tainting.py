@@ -41,8 +41,7 @@ class Tainting:
         if self._unready_since is None:
             self._unready_since = now
         due = self._unready_since + PATIENCE_SECONDS
-        # the static CPU manager does not go away by itself
-        if now >= due or standing.static_cpu_manager:
+        if now >= due or standing.needs_repair:
             self._node.taint((Taint(names.TAINT_NOT_READY),))
             return None
         self._node.taint(())
