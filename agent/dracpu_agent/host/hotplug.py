@@ -70,7 +70,7 @@ class Hotplug:
                     asked
                     or times_again
                     or self.problem
-                    or await asyncio.to_thread(self._machine.has_changed, self._known())
+                    or await in_file_thread(self._machine.has_changed, self._known())
                 ):
                     times_again = await self._read(times_again)
                 self._set_problem("")

@@ -5,13 +5,13 @@ names the policy as well, but it cannot be mounted: the kubelet replaces the fil
 the former one, and the folder of the file has the secrets of all pods.
 """
 
-import asyncio
 from pathlib import Path
 from typing import Final
 
 import grpc
 import grpc.aio
 
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.kubelet.proto.kubelet_podresources_pb2 import (
     AllocatableResourcesRequest,
     AllocatableResourcesResponse,
@@ -38,7 +38,7 @@ class PodResources:
         Raises PodResourcesError. Each call connects anew, because the kubelet replaces the socket when it starts.
         """
         try:
-            if not await asyncio.to_thread(self._socket.exists):
+            if not await in_file_thread(self._socket.exists):
                 return None
         except OSError as error:
             raise PodResourcesError(f"cannot look for the kubelet's socket {self._socket}: {error}") from error

@@ -9,6 +9,7 @@ from typing import Final, NoReturn, Protocol
 
 import structlog
 
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.work.changes import Changes
 from dracpu_agent.work.polling import Poll
 
@@ -37,7 +38,7 @@ class Delegation:
 
     async def look(self) -> None:
         """Reads the tree once."""
-        lacking = await asyncio.to_thread(self._tree.without_cpuset)
+        lacking = await in_file_thread(self._tree.without_cpuset)
         if lacking and lacking != self.lacking:
             log.error("no container can be pinned: a cgroup lacks the cpuset controller", cgroup=lacking)
         if lacking:
