@@ -62,7 +62,7 @@ LAB = PYTHONPATH=tests/cluster $(BIN)/python -m lab
 lab: $(READY) ## Build Kubernetes, containerd, runc and a kernel for the cluster tests (needs root and Go)
 	$(LAB) build
 
-test-cluster: lab ## Run the tests on a real cluster, as root (ARGS=-k..., LAB_KEEP=1, LAB_REUSE=1)
+test-cluster: lab ## Run the tests on a real cluster, as root (ARGS=-k..., LAB_KUBERNETES=v1.36.3, LAB_KEEP=1, LAB_REUSE=1)
 	$(BIN)/pytest tests/cluster --durations 10 $(ARGS)
 
 lab-down: $(READY) ## Stop a cluster that LAB_KEEP=1 kept

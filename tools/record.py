@@ -25,6 +25,7 @@ import record_kinds
 import record_vectors
 from lab.errors import LabError
 from lab.paths import Paths
+from lab.versions import Versions
 from record_errors import RecordError
 from recorded_answers import FOLDER, Recorded, definitions, lines
 
@@ -185,9 +186,10 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", help="the version of Kubernetes, which the binaries have to have: v1.36.3")
-    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or Paths.default().bin).resolve()
     try:
         version = parser.parse_args().version
+        built = Paths.default(Versions(kubernetes=version)).bin
+        assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or built).resolve()
         asyncio.run(record(version, assets))
         sys.stdout.write(f"tests/vectors: {record_vectors.record(version)} answers\n")
     except (LabError, RecordError, SandboxError) as error:

@@ -26,6 +26,7 @@ _UNEVEN: Final = frozenset({"asym-offline", "hybrid-6p8e2lpe", "vm-odd-2s3n", "v
 # The kubelet keeps a slice that its search overwrites later. Where a copy leads to another answer, any answer is right.
 _OVERWRITTEN: Final = "return f(accum)"
 _COPIED: Final = "return f(append([]int(nil), accum...))"
+_ALIGNING: Final = ("alignBySocket bool", ", strategy, false)", ", strategy)")  # a parameter since Kubernetes 1.37
 
 
 def record(version: str) -> int:
@@ -68,7 +69,9 @@ def _ask(version: str, lines: Iterable[JsonObject], *, mended: bool = False) -> 
         if asked.count(_OVERWRITTEN) != 1:
             raise RecordError(f"{_ASKED} of Kubernetes {version} has no `{_OVERWRITTEN}`: look what it does instead")
         (folder / "asked.go").write_text(asked.replace(_OVERWRITTEN, _COPIED) if mended else asked)
-        (folder / "asking.go").write_text(_ASKING.read_text())
+        parameter, with_it, without_it = _ALIGNING
+        asking = _ASKING.read_text()
+        (folder / "asking.go").write_text(asking if parameter in asked else asking.replace(with_it, without_it))
         env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
         run("go", "build", "-o", folder / "answers", ".", cwd=folder, env=env)
         printed = run(folder / "answers", text="\n".join(map(json.dumps, lines)))

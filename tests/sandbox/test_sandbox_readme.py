@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.paths import Paths
 from transcript import comparable, steps
 
 PROJECT = Path(__file__).parents[2]
-LAB = Path("~/.cache/dra-cpu-operator/lab/bin").expanduser()  # where `make lab` puts kubectl
+LAB = Paths.default().bin  # where `make lab` puts kubectl
 PROGRAMS = Path(sys.executable).parent
 OPENING, *SESSION = steps(PROJECT / "README.md", "Try it: a cluster in one process")
 

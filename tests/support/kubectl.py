@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+from lab.paths import Paths
 
 from dracpu_sandbox.apiserver.server import ApiServer
 
-_CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-PROGRAM: Final = shutil.which("kubectl") or shutil.which(_CACHE / "dra-cpu-operator" / "lab" / "bin" / "kubectl")
+PROGRAM: Final = shutil.which("kubectl") or shutil.which(Paths.default().bin / "kubectl")
 MISSING: Final = "kubectl is neither in PATH nor built by the lab: install it or run `make lab`"
 _SECONDS: Final = 30.0
 

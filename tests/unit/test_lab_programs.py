@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 from lab.paths import Paths
-from lab.programs import PROGRAMS, Program, build_groups, is_current, outdated, parse_build_info
+from lab.programs import (
+    Program,
+    build_groups,
+    is_current,
+    link_programs,
+    outdated,
+    parse_build_info,
+    programs_of,
+)
+from lab.versions import Versions
 
+PROGRAMS = programs_of(Versions())
 RUNC = next(program for program in PROGRAMS if program.name == "runc")
 RUNC_INFO = f"""/lab/bin/runc: go1.26.8
 \tpath\tgithub.com/opencontainers/runc
@@ -50,6 +60,28 @@ def test_the_version_of_a_program_that_is_built_in_the_lab_s_module_is_that_of_t
 
 def test_missing_programs_are_outdated(tmp_path: Path) -> None:
     assert outdated(Paths(tmp_path), [RUNC]) == [RUNC]
+
+
+def test_only_the_programs_whose_version_was_chosen_anew_are_built_into_other_files(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    files = {program.file(paths) for program in PROGRAMS}
+    other = {program.file(paths): program.name for program in programs_of(Versions(containerd="v2.0.1"))}
+    assert {other[file] for file in other.keys() - files} == {"containerd", "containerd-shim-runc-v2", "ctr"}
+
+
+def test_the_links_of_other_versions_stay_when_programs_are_linked(tmp_path: Path) -> None:
+    linked = []
+    for version in ("v1.3.0", "v1.4.0"):
+        chosen = Versions(runc=version)
+        paths = Paths(tmp_path, chosen)
+        (runc,) = (program for program in programs_of(chosen) if program.name == "runc")
+        runc.file(paths).parent.mkdir(parents=True)
+        runc.file(paths).write_text(version)
+        for _ in range(2):
+            link_programs(paths, [runc])
+        linked.append(paths.bin / "runc")
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert [(moved / link.relative_to(tmp_path)).read_text() for link in linked] == ["v1.3.0", "v1.4.0"]
 
 
 def test_the_outdated_programs_of_one_module_are_built_together() -> None:

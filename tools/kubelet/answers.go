@@ -73,7 +73,8 @@ func ask(machine *topology.CPUTopology, asked question) (cpuset.CPUSet, error) {
 	}
 	strategy := CPUSortingStrategy(asked.Strategy)
 	if asked.Mode == "numa-distributed" {
-		return takeByTopologyNUMADistributed(logr.Discard(), machine, available, asked.Num, asked.GroupSize, strategy)
+		// false: without the kubelet's option align-by-socket
+		return takeByTopologyNUMADistributed(logr.Discard(), machine, available, asked.Num, asked.GroupSize, strategy, false)
 	}
 	return takeByTopologyNUMAPacked(logr.Discard(), machine, available, asked.Num, strategy, asked.PreferUncore)
 }

@@ -11,6 +11,7 @@ from lab.cluster import Lab
 from lab.host import file_lock, timed
 from lab.nodes import Machine
 from lab.paths import Paths
+from lab.versions import default_gates
 
 from harness.diagnosis import diagnose
 from harness.kubectl import Kubectl
@@ -134,7 +135,7 @@ def _started(lab: Lab) -> Cluster:
     if not (os.environ.get("LAB_REUSE") and lab.is_up_with(archives) and lab.nodes() == list(NODES)):
         lab.down()
         with timed("cluster up"):
-            lab.up(len(NODES), Machine(), archives)
+            lab.up(len(NODES), Machine(feature_gates=default_gates()), archives)
     kubectl = Kubectl(lab)
     cluster = Cluster(lab, kubectl, tuple(Node(kubectl, name) for name in NODES))
     try:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lab.cluster import Lab
@@ -11,6 +12,7 @@ from lab.host import report
 from lab.nodes import Machine
 from lab.paths import Paths
 from lab.setup import check_machine, install_packages
+from lab.versions import Versions, default_gates, version_names
 
 Command = Callable[[Lab, argparse.Namespace], int]
 
@@ -20,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     command: Command = options.command
     try:
-        return command(Lab(Paths.default()), options)
+        return command(_lab(options), options)
     except LabError as error:
         report(str(error))
         return 1
@@ -37,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         return added
 
     add("setup", _setup, "install the Debian packages that are missing")
-    add("build", _build, "build what is missing or outdated: programs, kernel, certificates, base image")
+    build = add("build", _build, "build what is missing or outdated: programs, kernel, certificates, base image")
 
     image = add("image", _image, "build a Dockerfile into an archive, without a registry")
     image.add_argument("dockerfile", type=Path)
@@ -48,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
 
     default = Machine()
     up = add("up", _up, "start a new cluster and wait until its nodes are Ready")
+    for versioned in (build, up):
+        for name in version_names():
+            explanation = f"version of {name}; without this option that in LAB_{name.upper()}, or else the default"
+            versioned.add_argument(f"--{name}", default=argparse.SUPPRESS, help=explanation, metavar="VERSION")
     up.add_argument(
         "--image", type=Path, action="append", default=[], help="an archive whose images every node has from the start"
     )
@@ -60,7 +66,12 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--append", default="", help='words for the kernel command line, for example "hugepagesz=2M hugepages=64"'
     )
-    up.add_argument("--feature-gates", default="", help="feature gates of every component, for example A=true,B=false")
+    up.add_argument(
+        "--feature-gates",
+        default=default_gates(),
+        help="feature gates of every component, for example A=true,B=false; without this option those in "
+        "LAB_FEATURE_GATES",
+    )
 
     add("down", _down, "stop all processes that this lab started and remove its network")
     add("status", _status, "report whether a cluster is running")
@@ -75,6 +86,13 @@ def parser() -> argparse.ArgumentParser:
     restart = add("restart-node", _restart_node, "power a node off and on again; it keeps its disk")
     restart.add_argument("node")
     return top
+
+
+def _lab(options: argparse.Namespace) -> Lab:
+    """Returns the lab with the chosen versions, or for a command that does not choose, with those of the cluster."""
+    given = {name: value for name, value in vars(options).items() if name in version_names()}
+    paths = Paths.default(replace(Versions.from_environment(), **given))
+    return Lab(paths) if options.command in (_build, _up) else Lab.of_cluster(paths)
 
 
 def _setup(_: Lab, __: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from lab.pki import MAX_NODES, make_pki
 from lab.processes import running
 from lab.programs import build_programs
 from lab.setup import check_machine, install_packages
+from lab.versions import Versions
 
 CONTROL_PLANE: Final = ("etcd", API_SERVER, "controllers", "scheduler")
 
@@ -32,11 +33,18 @@ class Lab:
 
     paths: Paths
 
+    @classmethod
+    def of_cluster(cls, paths: Paths) -> "Lab":
+        """Returns the lab with the versions of the cluster that was started last, if there was one."""
+        file = _versions_file(paths)
+        if not file.exists():
+            return cls(paths)
+        return cls(replace(paths, versions=Versions(**json.loads(file.read_text()))))
+
     def build(self) -> None:
         """Builds everything that is missing or outdated; takes seconds when nothing is."""
         check_machine()
         with file_lock(self._lock):
-            self.paths.bin.mkdir(parents=True, exist_ok=True)
             with timed("packages"):
                 install_packages()
             with timed("programs"):
@@ -57,6 +65,8 @@ class Lab:
         """Starts a cluster with an empty etcd and new nodes that have these images; returns when they are Ready."""
         if not 1 <= nodes <= MAX_NODES:
             raise LabError(f"the lab can run 1 to {MAX_NODES} nodes, not {nodes}: choose a number in this range")
+        if not self.paths.bin.exists():
+            raise NotBuiltError(f"{self.paths.bin} is missing: run `python -m lab build` with the same versions")
         contents = [busybox_archive(self.paths), *images]
         with file_lock(self._lock):
             if processes.names(self.paths):
@@ -68,6 +78,7 @@ class Lab:
                 make_network(self.paths, nodes)
                 start_control_plane(self.paths, machine.feature_gates)
                 write_whole(self._machine_file, json.dumps(asdict(machine)))
+                write_whole(_versions_file(self.paths), json.dumps(asdict(self.paths.versions)))
                 for number in range(1, nodes + 1):
                     start_node(self.paths, f"vm{number}", machine, fresh_disk=True)
                 look = f"{self.paths.logs} and `python -m lab sh vm1 tail /var/log/kubelet.log`"
@@ -173,3 +184,7 @@ class Lab:
     @property
     def _machine_file(self) -> Path:
         return self.paths.root / "machine.json"
+
+
+def _versions_file(paths: Paths) -> Path:
+    return paths.root / "versions.json"

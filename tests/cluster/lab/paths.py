@@ -5,23 +5,31 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.versions import DEFAULT, Versions
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The layout of the lab's directory. Labs in different directories do not affect one another."""
 
     root: Path
+    versions: Versions = DEFAULT
 
     @classmethod
-    def default(cls) -> "Paths":
-        """Returns the paths of this user's lab."""
+    def default(cls, versions: Versions | None = None) -> "Paths":
+        """Returns the paths of this user's lab, for the versions in the environment unless others are given."""
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return cls(Path(cache) / "dra-cpu-operator" / "lab")
+        return cls(Path(cache) / "dra-cpu-operator" / "lab", versions or Versions.from_environment())
+
+    @property
+    def programs(self) -> Path:
+        """The compiled programs: a folder for each version of each module."""
+        return self.root / "programs"
 
     @property
     def bin(self) -> Path:
-        """The compiled programs."""
-        return self.root / "bin"
+        """Links to the programs of the chosen versions."""
+        return self.root / "bin" / str(self.versions)
 
     @property
     def kernel(self) -> Path:

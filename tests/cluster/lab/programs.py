@@ -1,10 +1,12 @@
 """Compiles the programs of a cluster from their released sources.
 
+Each version of a module has a folder of its own, so that a build for other versions leaves these programs as they are.
 Go writes into each binary its module, version and build settings. The build reads them to decide whether a program is
 outdated. So no separate record can disagree with the binary, and an incomplete file counts as missing.
 """
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from lab import versions
 from lab.errors import CommandFailedError
 from lab.host import report, run, write_whole
 from lab.paths import Paths
+from lab.versions import Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +36,48 @@ class Program:
         """The import path of the main package."""
         return f"{self.module}/{self.package}" if self.package else self.module
 
+    @property
+    def folder(self) -> str:
+        """The name of the folder for this version of the module."""
+        return f"{self.module.replace('/', '_')}@{self.version}"
 
-def _kubernetes(name: str) -> Program:
-    return Program(name, "k8s.io/kubernetes", versions.KUBERNETES, f"cmd/{name}", replaced=True)
+    def file(self, paths: Paths) -> Path:
+        """The compiled program."""
+        return paths.programs / self.folder / self.name
 
 
-def _containerd(name: str) -> Program:
-    return Program(name, "github.com/containerd/containerd/v2", versions.CONTAINERD, f"cmd/{name}")
+_KUBERNETES: Final = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kubectl")
+_CONTAINERD: Final = ("containerd", "containerd-shim-runc-v2", "ctr")
+
+
+def _kubernetes(name: str, version: str) -> Program:
+    return Program(name, "k8s.io/kubernetes", version, f"cmd/{name}", replaced=True)
+
+
+def _containerd(name: str, version: str) -> Program:
+    return Program(name, "github.com/containerd/containerd/v2", version, f"cmd/{name}")
 
 
 def _cni(name: str, kind: str) -> Program:
     return Program(name, "github.com/containernetworking/plugins", versions.CNI_PLUGINS, f"plugins/{kind}/{name}")
 
 
-PROGRAMS: Final = (
-    _kubernetes("kube-apiserver"),
-    _kubernetes("kube-scheduler"),
-    _kubernetes("kube-controller-manager"),
-    _kubernetes("kubelet"),
-    _kubernetes("kubectl"),
-    Program("etcd", "go.etcd.io/etcd/server/v3", versions.ETCD, "", replaced=True),
-    _containerd("containerd"),
-    _containerd("containerd-shim-runc-v2"),
-    _containerd("ctr"),
+def programs_of(chosen: Versions) -> tuple[Program, ...]:
+    """Returns all programs of a cluster of these versions."""
     # static, because the nodes have no C library
-    Program(
-        "runc", "github.com/opencontainers/runc", versions.RUNC, "", cgo=True, tags=("seccomp", "netgo", "osusergo")
-    ),
-    _cni("bridge", "main"),
-    _cni("loopback", "main"),
-    _cni("host-local", "ipam"),
-    Program("helm", "helm.sh/helm/v3", versions.HELM, "cmd/helm"),
-)
+    runc = Program(
+        "runc", "github.com/opencontainers/runc", chosen.runc, "", cgo=True, tags=("seccomp", "netgo", "osusergo")
+    )
+    return (
+        *(_kubernetes(name, chosen.kubernetes) for name in _KUBERNETES),
+        Program("etcd", "go.etcd.io/etcd/server/v3", versions.ETCD, "", replaced=True),
+        *(_containerd(name, chosen.containerd) for name in _CONTAINERD),
+        runc,
+        _cni("bridge", "main"),
+        _cni("loopback", "main"),
+        _cni("host-local", "ipam"),
+        Program("helm", "helm.sh/helm/v3", versions.HELM, "cmd/helm"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +114,9 @@ def is_current(program: Program, info: BuildInfo) -> bool:
     )
 
 
-def outdated(paths: Paths, programs: Sequence[Program] = PROGRAMS) -> list[Program]:
+def outdated(paths: Paths, programs: Iterable[Program]) -> list[Program]:
     """Returns the programs that are missing or were built from another version or with other settings."""
-    return [program for program in programs if not is_current(program, _build_info(paths.bin / program.name))]
+    return [program for program in programs if not is_current(program, _build_info(program.file(paths)))]
 
 
 def build_groups(programs: Iterable[Program]) -> list[list[Program]]:
@@ -116,12 +129,24 @@ def build_groups(programs: Iterable[Program]) -> list[list[Program]]:
 
 def build_programs(paths: Paths) -> None:
     """Compiles what is outdated. Go is called once for a module, so that it links several programs at the same time."""
-    for group in build_groups(outdated(paths)):
+    programs = programs_of(paths.versions)
+    for group in build_groups(outdated(paths, programs)):
         report(f"building {', '.join(program.name for program in group)} {group[0].version}")
         if group[0].replaced:
             _build_in_module(paths, group)
         else:
             _install(paths, group)
+    link_programs(paths, programs)
+
+
+def link_programs(paths: Paths, programs: Iterable[Program]) -> None:
+    """Links the programs in one folder. The links are relative, so that they stay valid in a copy of the lab."""
+    paths.bin.mkdir(parents=True, exist_ok=True)
+    for program in programs:
+        draft = paths.bin / f".{program.name}.draft"
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(os.path.relpath(program.file(paths), paths.bin))
+        draft.replace(paths.bin / program.name)
 
 
 def _build_info(binary: Path) -> BuildInfo:
@@ -136,7 +161,7 @@ def _build_info(binary: Path) -> BuildInfo:
 def _install(paths: Paths, group: Sequence[Program]) -> None:
     cgo, tags = group[0].cgo, group[0].tags
     linker = "-s -w -extldflags -static" if cgo else "-s -w"
-    env = {"CGO_ENABLED": str(int(cgo)), "GOBIN": str(paths.bin), "GOFLAGS": "-trimpath"}
+    env = {"CGO_ENABLED": str(int(cgo)), "GOBIN": str(paths.programs / group[0].folder), "GOFLAGS": "-trimpath"}
     targets = [f"{program.source}@{program.version}" for program in group]
     run("go", "install", "-tags", ",".join(tags), "-ldflags", linker, *targets, cwd=Path("/"), env=env)
 
@@ -144,7 +169,7 @@ def _install(paths: Paths, group: Sequence[Program]) -> None:
 def _build_in_module(paths: Paths, group: Sequence[Program]) -> None:
     """Builds in a module of the lab that requires the programs' module and can repeat its replace directives."""
     module, version, linker = group[0].module, group[0].version, "-s -w"
-    folder = paths.modules / module.replace("/", "_")
+    folder = paths.modules / group[0].folder
     replaces: Mapping[str, str] = {}
     if module == "k8s.io/kubernetes":
         replaces = staging_of(kubernetes_module(version), version)
@@ -154,7 +179,9 @@ def _build_in_module(paths: Paths, group: Sequence[Program]) -> None:
     imports = "".join(f'import _ "{source}"\n' for source in sources)
     write_whole(folder / "tools.go", f"//go:build tools\n\npackage lab\n\n{imports}")
     # Go names several programs after their folders, as PROGRAMS does; etcd's folder has another name, and it is alone
-    output = paths.bin / group[0].name if len(group) == 1 else paths.bin
+    target = paths.programs / group[0].folder
+    target.mkdir(parents=True, exist_ok=True)
+    output = target / group[0].name if len(group) == 1 else target
     env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath"}
     run("go", "build", "-ldflags", linker, "-o", output, *sources, cwd=folder, env=env)
 
