@@ -49,7 +49,7 @@ _OLDEST: Final = {
 class Versions:
     """The versions of the programs that can be chosen for each build and each cluster."""
 
-    kubernetes: str = "v1.36.3"
+    kubernetes: str = "v1.37.1"
     containerd: str = "v2.4.2"
     runc: str = "v1.5.2"
 
