@@ -51,7 +51,7 @@ generated: $(READY) ## Check that the generated files (CRDs, protobuf messages) 
 generate: $(READY) ## Generate the CRDs and the protobuf messages
 	$(BIN)/python tools/generate.py
 
-record: $(READY) ## Record what the sandbox and the tests keep of a real Kubernetes (ARGS=v1.36.3; needs Go and its binaries)
+record: $(READY) ## Record what the sandbox and the tests keep of a real Kubernetes (ARGS=v1.37.1; needs Go and its binaries)
 	PYTHONPATH=tests/support:tests/cluster $(BIN)/python tools/record.py $(ARGS)
 
 test: $(READY) ## Run all tests that need neither root nor a cluster

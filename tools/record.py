@@ -1,6 +1,6 @@
 """Records anew everything that the repository keeps of a real Kubernetes, for a version that is named.
 
-make record ARGS=v1.36.3        with the binaries in $KUBEBUILDER_ASSETS, or else with those that `make lab` has built
+make record ARGS=v1.37.1        with the binaries in $KUBEBUILDER_ASSETS, or else with those that `make lab` has built
 
 It starts etcd and kube-apiserver on loopback and writes
 - sandbox/dracpu_sandbox/apiserver/kinds/builtin.json, the description of the built-in kinds (record_kinds.py),
@@ -185,7 +185,7 @@ async def _api(assets: Path) -> AsyncIterator[Api]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("version", help="the version of Kubernetes, which the binaries have to have: v1.36.3")
+    parser.add_argument("version", help="the version of Kubernetes, which the binaries have to have: v1.37.1")
     try:
         version = parser.parse_args().version
         built = Paths.default(Versions(kubernetes=version)).bin

@@ -1,6 +1,7 @@
 """Label and field selectors."""
 
 import pytest
+from dra_objects import slice_of
 
 from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
@@ -57,6 +58,13 @@ def test_a_label_selector_selects_objects_by_their_labels(labels: str, selected:
 )
 def test_a_field_selector_selects_objects_by_their_fields(fields: str, selected: bool) -> None:
     assert selects(kind("pods"), "", fields)(POD) is selected
+
+
+@pytest.mark.parametrize("pool, selected", [("n1", True), ("n2", False)])
+def test_slices_are_selected_by_their_pool(pool: str, selected: bool) -> None:
+    assert (
+        selects(kind("resourceslices", "resource.k8s.io"), "", f"spec.pool.name={pool}")(slice_of("n1", [])) is selected
+    )
 
 
 @pytest.mark.parametrize(

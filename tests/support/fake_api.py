@@ -8,7 +8,7 @@
 
 A test addresses objects by plural ("resourceslices") and name ("default/x" or "x"). Objects that are sent over HTTP are
 validated as in the sandbox; objects that a test adds are stored unchanged. There is no garbage collection. `gates` has
-the feature gates that are on; it begins with those of Kubernetes 1.36.
+the feature gates that are on; it begins with those of Kubernetes 1.37.
 
 Faults: `fail` answers the next requests with an error, `lose_answer` executes them and cuts the connection,
 `cut_watches` breaks the connections of watches, `expire_watches` ends watches with 410, `hold_watches` delays their

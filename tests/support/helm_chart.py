@@ -14,7 +14,7 @@ import yaml
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "dra-cpu-operator"
 NAMESPACE: Final = "dra-cpu-system"
-KUBERNETES: Final = "1.36.0"  # fixed, because the default differs between builds of helm
+KUBERNETES: Final = "1.37.0"  # fixed, because the default differs between builds of helm
 
 HOOK: Final = "helm.sh/hook"
 

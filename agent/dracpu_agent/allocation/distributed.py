@@ -1,6 +1,6 @@
 """The kubelet's distributed allocation: equal parts from as few NUMA nodes as possible.
 
-It follows distribute-cpus-across-numa of kubelet v1.36 and returns the same CPUs (tests/vectors), except for bugs of
+It follows distribute-cpus-across-numa of kubelet v1.37 and returns the same CPUs (tests/vectors), except for bugs of
 the kubelet: its search can run forever, may lose its best subset, and may return a wrong number of CPUs. balance.py
 describes how the search is bounded.
 """

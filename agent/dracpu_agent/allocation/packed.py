@@ -1,6 +1,6 @@
 """The kubelet's packed allocation: as close together as the free CPUs allow.
 
-It follows kubelet v1.36 and returns the same CPUs (tests/vectors), except for a bug of the kubelet: it uses the
+It follows kubelet v1.37 and returns the same CPUs (tests/vectors), except for a bug of the kubelet: it uses the
 machine's average size to decide whether a socket or core is wholly free. With uneven cores (hybrid CPUs, threads
 offline) it takes busy CPUs or misses free cores.
 

@@ -23,7 +23,7 @@ _SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {
         "reason",
         "type",
     ),
-    "resourceslices.resource.k8s.io": ("spec.driver", "spec.nodeName"),
+    "resourceslices.resource.k8s.io": ("spec.driver", "spec.nodeName", "spec.pool.name"),
 }
 _COMMA: Final = re.compile(r",(?![^(]*\))")  # a comma that is not in parentheses
 _WORD: Final = r"[-A-Za-z0-9_./]"

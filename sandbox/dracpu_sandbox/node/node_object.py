@@ -6,7 +6,7 @@ from typing import Final
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.resources import NODES, JsonObject
 
-KUBELET_VERSION: Final = "v1.36.3"
+KUBELET_VERSION: Final = "v1.37.1"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

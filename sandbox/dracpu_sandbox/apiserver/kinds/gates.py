@@ -12,5 +12,9 @@ CONSUMABLE_CAPACITY: Final = "DRAConsumableCapacity"
 DEVICE_TAINTS: Final = "DRADeviceTaints"
 LIST_ATTRIBUTES: Final = "DRAListTypeAttributes"
 NODE_ALLOCATABLE: Final = "DRANodeAllocatableResources"
+COMPATIBILITY_GROUPS: Final = "DRADeviceCompatibilityGroups"
+PARTITION_TYPES: Final = "DRAPartitionableDevicesType"
+NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
+DERIVED_ATTRIBUTES: Final = "DRADerivedAttributes"
 
-ON_BY_DEFAULT: Final[frozenset[str]] = frozenset({CONSUMABLE_CAPACITY, DEVICE_TAINTS})  # in 1.36
+ON_BY_DEFAULT: Final[frozenset[str]] = frozenset({CONSUMABLE_CAPACITY, DEVICE_TAINTS})  # in 1.36 and 1.37

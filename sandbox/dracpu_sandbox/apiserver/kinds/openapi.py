@@ -12,7 +12,7 @@ from dracpu_sandbox.apiserver.kinds.schemas import KUBERNETES, METADATA_TYPE, RE
 # describes no types: only the server checks. It is a protobuf message: format version, title and version of the API.
 OPENAPI_V2_PATH: Final = "/openapi/v2"
 OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-OPENAPI_V2: Final = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0"
+OPENAPI_V2: Final = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.37.0"
 
 _PREFIX: Final = "/openapi/v3"
 _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")

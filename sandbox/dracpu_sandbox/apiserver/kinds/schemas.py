@@ -17,7 +17,7 @@ METADATA_TYPE: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 REFERENCE: Final = "#/components/schemas/"
 
 _RECORDED: Final = json.loads(Path(__file__).with_name("builtin.json").read_text())
-KUBERNETES: Final[str] = _RECORDED["kubernetes"]  # the version, like v1.36.3
+KUBERNETES: Final[str] = _RECORDED["kubernetes"]  # the version, like v1.37.1
 KINDS: Final[list[dict[str, Any]]] = _RECORDED["kinds"]
 TYPES: Final[Mapping[str, Schema]] = _RECORDED["types"]  # types refer to each other by name
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dracpu_sandbox.apiserver.kinds import problems
+from dracpu_sandbox.apiserver.kinds.gates import Gates
 from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import metadata, names, requests
@@ -17,7 +18,12 @@ _IMMUTABLE: Final = "field is immutable"
 
 def claim_with_defaults(claim: JsonObject) -> JsonObject:
     """Returns a claim with the fields that the API server fills in."""
-    return {**claim, "spec": requests.with_defaults(claim["spec"]), "status": claim.get("status") or {}}
+    return {**claim, "spec": requests.with_defaults(claim.get("spec") or {}), "status": claim.get("status") or {}}
+
+
+def gated_claim(claim: JsonObject, on: Gates) -> JsonObject:
+    """Returns a claim without the fields whose feature gates are off."""
+    return {**claim, "spec": requests.gated(claim["spec"], on)}
 
 
 def check_claim(claim: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
@@ -61,6 +67,7 @@ def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Problem]
     yield from names.label(f"{path}.device", result["device"])
     for part in result["pool"].split("/"):
         yield from names.subdomain(f"{path}.pool", part)
+    yield from requests.tolerations(result.get("tolerations") or (), f"{path}.tolerations")
     try:
         uuid.UUID(result.get("shareID") or str(uuid.UUID(int=0)))
     except ValueError:
@@ -84,8 +91,14 @@ def _identity(device: JsonObject) -> JsonObject:
 
 def template_with_defaults(template: JsonObject) -> JsonObject:
     """Returns a template with the fields that the API server fills in."""
+    spec = template.get("spec") or {}
+    return {**template, "spec": {**spec, "spec": requests.with_defaults(spec.get("spec") or {})}}
+
+
+def gated_template(template: JsonObject, on: Gates) -> JsonObject:
+    """Returns a template without the fields whose feature gates are off."""
     spec = template["spec"]
-    return {**template, "spec": {**spec, "spec": requests.with_defaults(spec["spec"])}}
+    return {**template, "spec": {**spec, "spec": requests.gated(spec["spec"], on)}}
 
 
 def check_template(template: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
@@ -100,6 +113,11 @@ def check_template(template: JsonObject, old: JsonObject | None, subresource: st
         yield problems.forbidden(f"spec.metadata.{name}", "cannot be set")
     yield from metadata.check_labels("spec.metadata.labels", inside.get("labels"))
     yield from requests.check(spec["spec"], "spec.spec")
+
+
+def class_with_defaults(device_class: JsonObject) -> JsonObject:
+    """Returns a DeviceClass with a spec."""
+    return {**device_class, "spec": device_class.get("spec") or {}}
 
 
 def check_class(device_class: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:

@@ -1,6 +1,10 @@
-"""Rules for the requestPolicy of a capacity, which limits the amounts that claims may request."""
+"""Rules for the requestPolicy of a capacity, which limits the amounts that claims may request.
 
-from collections.abc import Iterator
+Steps, and values that must differ, are compared as whole numbers, rounded up: the gate DRAFractionalCapacityRange,
+which compares fractions, is off in API servers of 1.37 that are compatible with 1.36, as they are by default.
+"""
+
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -10,6 +14,7 @@ from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.cel.quantity import Quantity
 
 _CHOICES: Final = 10
+_LARGEST: Final = 2**63 - 1
 
 
 def check_policy(capacity: JsonObject, path: str, *, is_shared: bool) -> Iterator[Problem]:
@@ -40,8 +45,9 @@ def _check_choices(default: str | None, choices: list[str], value: str, path: st
         yield problems.too_many(here, len(choices), _CHOICES)
     else:
         amounts = [_number(choice) for choice in choices]
+        choices_as_whole = [_whole(choice) for choice in choices]
         for number, amount in enumerate(amounts):
-            if amount in amounts[:number]:
+            if choices_as_whole[number] in choices_as_whole[:number]:
                 yield problems.duplicate(f"{here}[{number}]", choices[number])
             elif number and amount < amounts[number - 1]:
                 detail = "values must be sorted in ascending order"
@@ -65,16 +71,30 @@ def _check_range(default: str | None, bounds: JsonObject, value: str, path: str)
     if _number(least) > _number(value):
         yield problems.invalid(f"{here}.min", least, f"min is larger than capacity value: {value}")
     if default is not None and _number(default) < _number(least):
-        yield problems.invalid(f"{here}.min", default, f"default is less than min: {least}")
+        yield problems.invalid(f"{here}.default", default, f"default is less than min: {least}")
     if most is not None:
         if _number(least) > _number(most):
             yield problems.invalid(f"{here}.max", least, f"min is larger than max: {most}")
         if _number(most) > _number(value):
             yield problems.invalid(f"{here}.max", most, f"max is larger than capacity value: {value}")
         if default is not None and _number(default) > _number(most):
-            yield problems.invalid(f"{here}.max", default, f"default is more than max: {most}")
-    if step is not None:
-        yield from _check_step(default, least, most, step, value, here)
+            yield problems.invalid(f"{here}.default", default, f"default is more than max: {most}")
+    if step is None:
+        return
+    if _number(step) <= 0:
+        yield problems.invalid(f"{here}.step", step, "must be greater than zero")
+        return
+    given = {"default": default, "min": least, "max": most, "step": step}
+    out_of_range = list(_check_magnitudes(given, here))
+    yield from out_of_range or _check_step(default, least, most, step, value, here)
+
+
+def _check_magnitudes(amounts: Mapping[str, str | None], here: str) -> Iterator[Problem]:
+    for name, amount in amounts.items():
+        if amount is not None and _number(amount) < 0:
+            yield problems.invalid(f"{here}.{name}", amount, "must be greater than or equal to 0")
+        elif amount is not None and _number(amount) > _LARGEST:
+            yield problems.invalid(f"{here}.{name}", amount, f"must not be larger than {_LARGEST}")
 
 
 def _check_step(
@@ -85,15 +105,14 @@ def _check_step(
         detail = f"one step {one_step} is larger than capacity value: {value}"
         yield problems.invalid(f"{here}.step", step, detail)
     for amount in (default, most):
-        # a step of 0 makes a real API server fail; here it allows only the minimum
-        if amount is not None and not _fits(_number(amount) - _number(least), _number(step)):
+        if amount is not None and (_whole(amount) - _whole(least)) % _whole(step):
             detail = f"value is not a multiple of a given step ({step}) from ({least})"
             yield problems.invalid(f"{here}.step", amount, detail)
 
 
-def _fits(distance: Fraction, step: Fraction) -> bool:
-    return distance % step == 0 if step else distance == 0
-
-
 def _number(text: str) -> Fraction:
     return Quantity.parse(text).number
+
+
+def _whole(text: str) -> int:
+    return Quantity.parse(text).whole()

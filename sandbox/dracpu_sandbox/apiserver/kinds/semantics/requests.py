@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from dracpu_sandbox.apiserver.kinds import problems
+from dracpu_sandbox.apiserver.kinds import gates, problems
 from dracpu_sandbox.apiserver.kinds.checking import duplicates
+from dracpu_sandbox.apiserver.kinds.gates import Gates
 from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
@@ -44,6 +45,27 @@ def _exact_with_defaults(exact: JsonObject) -> JsonObject:
     if "tolerations" in exact:
         filled["tolerations"] = [{**old, "operator": old.get("operator") or "Equal"} for old in exact["tolerations"]]
     return filled
+
+
+def gated(spec: JsonObject, on: Gates) -> JsonObject:
+    """Returns a claim's spec without the fields whose feature gates are off."""
+    devices = spec.get("devices") or {}
+    if gates.DERIVED_ATTRIBUTES in on or not devices.get("requests"):
+        return spec
+    return {**spec, "devices": {**devices, "requests": [_gated_request(request) for request in devices["requests"]]}}
+
+
+def _gated_request(request: JsonObject) -> JsonObject:
+    left = dict(request)
+    if "exactly" in request:
+        left["exactly"] = _underived(request["exactly"])
+    if "firstAvailable" in request:
+        left["firstAvailable"] = [_underived(sub) for sub in request["firstAvailable"]]
+    return left
+
+
+def _underived(exact: JsonObject) -> JsonObject:
+    return {name: value for name, value in exact.items() if name != "derivedAttributes"}
 
 
 def check(spec: JsonObject, path: str) -> Iterator[Problem]:
@@ -101,11 +123,16 @@ def _exact(exact: JsonObject, path: str) -> Iterator[Problem]:
         yield problems.invalid(f"{path}.count", count, "must not be set when allocationMode is 'All'")
     elif exact["allocationMode"] == "ExactCount" and count <= 0:
         yield problems.invalid(f"{path}.count", count, "must be greater than zero")
-    for number, toleration in enumerate(exact.get("tolerations") or ()):
-        here = f"{path}.tolerations[{number}]"
+    yield from tolerations(exact.get("tolerations") or (), f"{path}.tolerations")
+
+
+def tolerations(found: Sequence[JsonObject], path: str) -> Iterator[Problem]:
+    """Yields the problems of tolerations."""
+    for number, toleration in enumerate(found):
+        here = f"{path}[{number}]"
         if toleration.get("key"):
             yield from names.qualified(f"{here}.key", toleration["key"])
-        if toleration["operator"] == "Exists" and toleration.get("value"):
+        if toleration.get("operator") == "Exists" and toleration.get("value"):
             yield problems.invalid(f"{here}.value", toleration["value"], "must be empty for operator Exists")
         yield from names.label_value(f"{here}.value", toleration.get("value", ""))
 

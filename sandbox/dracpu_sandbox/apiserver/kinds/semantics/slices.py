@@ -1,7 +1,7 @@
 """Rules and defaults of ResourceSlices: pools, devices, attributes, capacities, taints, counters."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,12 +28,16 @@ _VALUES: Final = ("int", "bool", "string", "version", *_LISTS)
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
 )
-_GATED: Final = {  # gate -> fields of devices, of their capacities and of their attributes
-    gates.CONSUMABLE_CAPACITY: (("allowMultipleAllocations",), ("requestPolicy",), ()),
-    gates.DEVICE_TAINTS: (("taints",), (), ()),
-    gates.LIST_ATTRIBUTES: ((), (), tuple(_LISTS)),
-    gates.NODE_ALLOCATABLE: (("nodeAllocatableResourceMappings",), (), ()),
-}
+_GATED: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (  # gate, the part of a slice, fields of this part
+    (gates.PARTITION_TYPES, "spec", ("partitionTypeAttribute",)),
+    (gates.NODE_OPERATIONS, "spec", ("skipNodeOperations",)),
+    (gates.CONSUMABLE_CAPACITY, "device", ("allowMultipleAllocations",)),
+    (gates.CONSUMABLE_CAPACITY, "capacity", ("requestPolicy",)),
+    (gates.DEVICE_TAINTS, "device", ("taints",)),
+    (gates.LIST_ATTRIBUTES, "attribute", tuple(_LISTS)),
+    (gates.NODE_ALLOCATABLE, "device", ("nodeAllocatableResources",)),
+    (gates.COMPATIBILITY_GROUPS, "consumption", ("compatibilityGroups",)),
+)
 
 
 def slice_with_defaults(item: JsonObject) -> JsonObject:
@@ -54,25 +58,27 @@ def _device_with_defaults(device: JsonObject) -> JsonObject:
 
 def gated_slice(item: JsonObject, on: Gates) -> JsonObject:
     """Returns a slice without the fields whose feature gates are off."""
-    off = [fields for gate, fields in _GATED.items() if gate not in on]
-    spec: JsonObject = item["spec"]
-    if not off or not spec.get("devices"):
-        return item
-    dropped = tuple(frozenset(name for fields in off for name in fields[place]) for place in range(3))
-    return {**item, "spec": {**spec, "devices": [_gated_device(device, *dropped) for device in spec["devices"]]}}
+    off: dict[str, set[str]] = {part: set() for _, part, _ in _GATED}
+    for gate, part, fields in _GATED:
+        if gate not in on:
+            off[part].update(fields)
+    spec = _without(item["spec"], off["spec"])
+    if spec.get("devices"):
+        spec["devices"] = [_gated_device(device, off) for device in spec["devices"]]
+    return {**item, "spec": spec}
 
 
-def _gated_device(
-    device: JsonObject, own: frozenset[str], of_capacities: frozenset[str], of_attributes: frozenset[str]
-) -> JsonObject:
-    left = _without(device, own)
-    for holder, dropped in (("capacity", of_capacities), ("attributes", of_attributes)):
+def _gated_device(device: JsonObject, off: Mapping[str, Collection[str]]) -> JsonObject:
+    left = _without(device, off["device"])
+    for holder, part in (("capacity", "capacity"), ("attributes", "attribute")):
         if left.get(holder):
-            left[holder] = {name: _without(value, dropped) for name, value in left[holder].items()}
+            left[holder] = {name: _without(value, off[part]) for name, value in left[holder].items()}
+    if left.get("consumesCounters"):
+        left["consumesCounters"] = [_without(consumed, off["consumption"]) for consumed in left["consumesCounters"]]
     return left
 
 
-def _without(holder: JsonObject, dropped: frozenset[str]) -> JsonObject:
+def _without(holder: JsonObject, dropped: Collection[str]) -> JsonObject:
     return {name: value for name, value in holder.items() if name not in dropped}
 
 

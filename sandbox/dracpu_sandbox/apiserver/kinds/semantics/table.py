@@ -45,9 +45,11 @@ _TABLE: Final[Mapping[str, Semantics]] = {  # by resource
     "customresourcedefinitions.apiextensions.k8s.io": Semantics(definitions.with_defaults, definitions.check),
     "leases.coordination.k8s.io": Semantics(check=others.check_lease),
     "events.events.k8s.io": Semantics(others.event_with_defaults, others.check_event),
-    "deviceclasses.resource.k8s.io": Semantics(check=claims.check_class),
-    "resourceclaims.resource.k8s.io": Semantics(claims.claim_with_defaults, claims.check_claim),
-    "resourceclaimtemplates.resource.k8s.io": Semantics(claims.template_with_defaults, claims.check_template),
+    "deviceclasses.resource.k8s.io": Semantics(claims.class_with_defaults, claims.check_class),
+    "resourceclaims.resource.k8s.io": Semantics(claims.claim_with_defaults, claims.check_claim, claims.gated_claim),
+    "resourceclaimtemplates.resource.k8s.io": Semantics(
+        claims.template_with_defaults, claims.check_template, claims.gated_template
+    ),
     "resourceslices.resource.k8s.io": Semantics(slices.slice_with_defaults, slices.check_slice, slices.gated_slice),
 }
 
