@@ -1,4 +1,4 @@
-"""Tests that claims are allocated, or rejected, as recorded from kube-scheduler 1.36."""
+"""Tests that claims are allocated, or rejected, as recorded from kube-scheduler 1.37."""
 
 import pytest
 from dra_allocating import Shop
@@ -191,6 +191,23 @@ def test_mode_all_allocates_every_matching_device_or_none() -> None:
     assert shop.devices(claim("c", nothing)) is None
 
 
+def test_mode_all_ignores_devices_that_are_too_small_but_not_those_that_are_used_up() -> None:
+    shop = Shop(slice_of("n1", [grouped("small", 2), grouped("g0", 8), grouped("g1", 8)]))
+    assert shop.devices(claim("a", request(cpus=4, allocationMode="All"))) == ["g0", "g1"]
+    assert shop.devices(claim("b", request(cpus=2))) == ["small"]
+    assert shop.devices(claim("c", request(cpus=4))) == ["g0"]
+    assert shop.devices(claim("d", request(cpus=4, allocationMode="All"))) is None
+
+
+def test_a_request_that_cannot_be_computed_is_an_error_even_if_another_device_would_do() -> None:
+    ones = {"default": "1", "validRange": {"min": "1", "step": "1"}}
+    shop = Shop(slice_of("n1", [grouped("g0", 32, ones), single(0)]))
+    with pytest.raises(AllocationError, match='request "main": .* of device g0: a request of 10E cannot be rounded up'):
+        shop.devices(claim("a", request(cpus="10E")))
+    with pytest.raises(AllocationError, match="capacity value is negative"):
+        Shop(slice_of("n1", PAIR)).devices(claim("a", request(cpus=-8)))
+
+
 def test_mode_all_is_rejected_if_a_device_is_tainted() -> None:
     shop = Shop(slice_of("n1", [single(0), single(1, taints=[TAINT])]))
     assert shop.devices(claim("a", request(allocationMode="All"))) is None
@@ -271,6 +288,23 @@ def test_config_of_classes_precedes_config_of_the_claim() -> None:
         {"source": "FromClaim", **opaque("x", ["x"])},
         {"source": "FromClaim", **opaque("main", ["main"])},
         {"source": "FromClaim", **opaque("small", ["main/small"])},
+    ]
+
+
+def test_config_for_all_requests_names_none() -> None:
+    quick = device_class("quick", config=[opaque("quick")])
+    ways = first_available(("big", 9), ("small", 1))
+    for way in ways["firstAvailable"]:
+        way["deviceClassName"] = "quick"
+    named = [opaque("x", ["x"]), opaque("all", ["x", "main"]), opaque("alternative", ["main/small", "x"])]
+    shop = Shop(slice_of("n1", cpus(8)), classes=[quick])
+    found = shop.allocate(claim("a", request("x", deviceClassName="quick"), ways, config=named))
+    assert found
+    assert found[0]["devices"]["config"] == [
+        {"source": "FromClass", **opaque("quick")},
+        {"source": "FromClaim", **opaque("x", ["x"])},
+        {"source": "FromClaim", **opaque("all")},
+        {"source": "FromClaim", **opaque("alternative")},
     ]
 
 

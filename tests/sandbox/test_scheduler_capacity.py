@@ -1,9 +1,9 @@
-"""Tests that a requestPolicy rounds and rejects amounts as Kubernetes 1.36 does."""
+"""Tests that a requestPolicy rounds and rejects amounts as Kubernetes 1.37 does."""
 
 import pytest
 from dra_objects import CPU, grouped, request, slice_of
 
-from dracpu_sandbox.scheduler.capacity import consumption
+from dracpu_sandbox.scheduler.capacity import CapacityError, consumption
 from dracpu_sandbox.scheduler.devices import read_slice
 from dracpu_sandbox.scheduler.requests import read_claim
 
@@ -55,10 +55,36 @@ def test_amounts_are_rounded_up_to_valid_values(asked, consumed) -> None:
 
 @pytest.mark.parametrize(
     "asked, consumed",
-    [("500m", "500m"), ("0", "0"), (None, "32"), ("-8", "-8"), ("08", "08"), ("1e1", "10"), (8, "8"), ("33", None)],
+    [("500m", "500m"), ("0", "0"), (None, "32"), ("08", "08"), ("1e1", "10"), (8, "8"), ("33", None)],
 )
 def test_amounts_are_not_rounded_without_a_policy(asked, consumed) -> None:
     assert amount(asked) == consumed
+
+
+@pytest.mark.parametrize(
+    "asked, step, consumed",
+    [("08", "1", "8"), ("3Ki", "1", "3072"), ("3000", "2", "3k"), ("1500Ki", "1Mi", "2Mi"), ("2097152", "1Mi", "2Mi")],
+)
+def test_an_amount_in_steps_is_written_like_the_step(asked, step, consumed) -> None:
+    assert amount(asked, "1Gi", {"default": step, "validRange": {"min": step, "step": step}}) == consumed
+
+
+def test_a_negative_amount_that_no_policy_raises_is_an_error() -> None:
+    with pytest.raises(CapacityError, match=f'capacity "{CPU}" of device g: capacity value is negative'):
+        amount("-8")
+
+
+def test_a_negative_amount_of_an_exclusive_device_is_an_error() -> None:
+    device = read_slice(slice_of("n1", [{"name": "a", "capacity": {CPU: {"value": "8"}}}])).devices[0]
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request(cpus=-1)]}}}
+    with pytest.raises(CapacityError, match="capacity value is negative"):
+        consumption(device, read_claim(claim).requests[0].ways[0])
+
+
+def test_an_amount_that_has_no_steps_in_64_bits_is_an_error() -> None:
+    assert amount("10E") is None
+    with pytest.raises(CapacityError, match="a request of 10E cannot be rounded up to a step"):
+        amount("10E", 32, ONES)
 
 
 def test_keys_match_by_exact_string() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from dracpu_sandbox.cel.expressions import CelError
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.scheduler.capacity import Consumed, consumption
+from dracpu_sandbox.scheduler.capacity import CapacityError, Consumed, consumption
 from dracpu_sandbox.scheduler.devices import Device, Values
 from dracpu_sandbox.scheduler.nodes import keeps_away
 from dracpu_sandbox.scheduler.pools import Offer
@@ -66,8 +66,8 @@ class _Candidates:
     """The candidates for one alternative of a request, in listed order."""
 
     devices: Sequence[Candidate]
-    matching: int  # how many devices the selectors match, tainted and small ones included
-    error: str  # why a selector failed on the device after the last candidate; "" when none failed
+    matching: int  # how many devices match and are large enough, tainted and used ones included
+    error: str  # why the device after the last candidate could not be checked; "" when all could be
 
 
 def allocate(
@@ -126,9 +126,13 @@ class _Search:
             if found.error:
                 raise AllocationError(f'request "{wanted.name}": {found.error}')
             count = found.matching
-        total = count + sum(pick.claim == claim for pick in self.picks)
+        others = sum(pick.claim == claim for pick in self.picks)
+        total = count + others
         if total > MOST_RESULTS and len(request.ways) == 1:
-            raise AllocationError(f"number of requested devices {total} exceeds the claim limit of {MOST_RESULTS}")
+            raise AllocationError(
+                f'request "{wanted.name}": adding {count} devices exceeds the claim limit of {MOST_RESULTS}, '
+                f"with {others} already accounted for"
+            )
         return count > 0 and total <= MOST_RESULTS and self._fill(index, wanted, count, 0)
 
     def _fill(self, index: int, wanted: Wanted, missing: int, start: int) -> bool:
@@ -186,11 +190,13 @@ def _candidates(wanted: Wanted, device_class: DeviceClass, devices: Sequence[Dev
         try:
             if not matches(device, selectors):
                 continue
-        except CelError as error:
+            consumed = consumption(device, wanted)
+        except (CelError, CapacityError) as error:
             return _Candidates(found, matching, str(error))
+        if consumed is None:
+            continue
         matching += 1
-        consumed = consumption(device, wanted)
-        if consumed is not None and not keeps_away(device.taints, wanted.tolerations):
+        if not keeps_away(device.taints, wanted.tolerations):
             amounts = {key: amount.number for key, (amount, _) in consumed.items()}
             found.append(Candidate(device, consumed, amounts))
     return _Candidates(found, matching, "")

@@ -17,7 +17,7 @@ def allocation(
     """Returns the allocation of a claim. `new_share` makes the UUIDs of shares."""
     devices: JsonObject = {"results": [_result(pick, new_share) for pick in picks]}
     if config := [*_class_config(picks, classes), *_claim_config(claim, picks)]:
-        devices["config"] = config
+        devices["config"] = [_for_all(entry, claim, picks) for entry in config]
     found: JsonObject = {"devices": devices}
     if picks:
         of_node = {"key": "metadata.name", "operator": "In", "values": [node]}
@@ -51,6 +51,16 @@ def _class_config(picks: Sequence[Pick], classes: Mapping[str, DeviceClass]) -> 
     for device_class, names in requests.items():
         for config in classes[device_class].config:
             yield {"source": "FromClass", "requests": list(names), **config}
+
+
+def _for_all(config: JsonObject, claim: Claim, picks: Sequence[Pick]) -> JsonObject:
+    """Returns the config; without names of requests if it applies to all requests of the claim."""
+    named = set(config.get("requests") or ())
+    chosen = {pick.wanted.name for pick in picks}
+    for request in claim.requests:
+        if not named & ({request.name} | {way.name for way in request.ways if way.name in chosen}):
+            return config
+    return {name: value for name, value in config.items() if name != "requests"}
 
 
 def _claim_config(claim: Claim, picks: Sequence[Pick]) -> Iterable[JsonObject]:
