@@ -44,6 +44,7 @@ class CachedClaim:
     pods: set[str] = field(default_factory=set)  # UIDs
     devices: tuple[HeldDevice, ...] = ()
     prepared: bool = False
+    unpreparing: bool = False  # kubelet 1.37: from the first attempt to unprepare it until one succeeds
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while its drivers are called
 
 
@@ -57,7 +58,7 @@ class ClaimCache:
     def forget_preparations(self) -> None:
         """Marks all claims as not prepared, because the kubelet restarts."""
         for known in self._claims.values():
-            known.prepared = False
+            known.prepared = known.unpreparing = False
 
     async def prepare(self, pod_uid: str, claims: Sequence[AllocatedClaim]) -> None:
         """Prepares the unprepared claims, with one call to each driver; raises KubeletError if a call fails."""
@@ -79,14 +80,14 @@ class ClaimCache:
         """Unprepares the claims that only this pod uses, because it has ended. The caller retries a KubeletError."""
         async with _alone_with([known for known in self._claims.values() if pod_uid in known.pods]):
             last = [known for known in self._claims.values() if known.pods == {pod_uid}]
+            for known in last:
+                known.unpreparing = True
             for driver, group in _by_driver(last).items():
                 await self._call_unprepare(driver, group)
             for known in self._claims.values():
                 known.pods.discard(pod_uid)
             for known in last:
-                known.prepared = False  # another pod may have joined meanwhile, and must prepare it again
-                if not known.pods:
-                    self._claims.pop(known.ref.uid, None)
+                del self._claims[known.ref.uid]
 
     def devices(self, claim_uid: str, request: str = "") -> tuple[HeldDevice, ...]:
         """Returns the devices for a container that refers to this request of a prepared claim."""
@@ -101,6 +102,8 @@ class ClaimCache:
                     f"old ResourceClaim with same name {claim.ref.name} and different UID {other.ref.uid} still exists"
                 )
         known = self._claims.setdefault(claim.ref.uid, CachedClaim(claim.ref, claim.drivers))
+        if known.unpreparing:
+            raise KubeletError(f"ResourceClaim {claim.ref.name} is being unprepared")
         known.drivers = claim.drivers
         return known
 
