@@ -29,7 +29,7 @@ class Program:
     package: str  # the folder of its main package in the module, "" for the module's root
     cgo: bool = False
     tags: tuple[str, ...] = ()
-    replaced: bool = False  # the module's go.mod has replace directives, which `go install` refuses
+    directed: bool = False  # some version's go.mod has replace or exclude directives, which `go install` refuses
 
     @property
     def source(self) -> str:
@@ -51,11 +51,11 @@ _CONTAINERD: Final = ("containerd", "containerd-shim-runc-v2", "ctr")
 
 
 def _kubernetes(name: str, version: str) -> Program:
-    return Program(name, "k8s.io/kubernetes", version, f"cmd/{name}", replaced=True)
+    return Program(name, "k8s.io/kubernetes", version, f"cmd/{name}", directed=True)
 
 
 def _containerd(name: str, version: str) -> Program:
-    return Program(name, "github.com/containerd/containerd/v2", version, f"cmd/{name}")
+    return Program(name, "github.com/containerd/containerd/v2", version, f"cmd/{name}", directed=True)
 
 
 def _cni(name: str, kind: str) -> Program:
@@ -70,7 +70,7 @@ def programs_of(chosen: Versions) -> tuple[Program, ...]:
     )
     return (
         *(_kubernetes(name, chosen.kubernetes) for name in _KUBERNETES),
-        Program("etcd", "go.etcd.io/etcd/server/v3", versions.ETCD, "", replaced=True),
+        Program("etcd", "go.etcd.io/etcd/server/v3", versions.ETCD, "", directed=True),
         *(_containerd(name, chosen.containerd) for name in _CONTAINERD),
         runc,
         _cni("bridge", "main"),
@@ -132,7 +132,7 @@ def build_programs(paths: Paths) -> None:
     programs = programs_of(paths.versions)
     for group in build_groups(outdated(paths, programs)):
         report(f"building {', '.join(program.name for program in group)} {group[0].version}")
-        if group[0].replaced:
+        if group[0].directed:
             _build_in_module(paths, group)
         else:
             _install(paths, group)
