@@ -2,9 +2,10 @@
 
 make record ARGS=v1.37.1        with the binaries in $KUBEBUILDER_ASSETS, or else with those that `make lab` has built
 
-It starts etcd and kube-apiserver on loopback and writes
+It starts etcd, kube-apiserver and then kube-scheduler on loopback and writes
 - sandbox/dracpu_sandbox/apiserver/kinds/builtin.json, the description of the built-in kinds (record_kinds.py),
-- tests/support/recorded/*.jsonl, the answers to the questions that these files hold,
+- tests/support/recorded/*.jsonl, the answers to the questions that these files hold (scheduler.jsonl: those of
+  kube-scheduler, see record_scheduler.py),
 - tests/vectors, the answers of the kubelet's CPU manager (record_vectors.py, which needs Go).
 """
 
@@ -22,6 +23,7 @@ from typing import Any, Final
 import aiohttp
 import corpus_files
 import record_kinds
+import record_scheduler
 import record_vectors
 from lab.errors import LabError
 from lab.paths import Paths
@@ -31,7 +33,7 @@ from recorded_answers import FOLDER, Recorded, definitions, lines
 
 from dracpu_agent.cluster.access import from_kubeconfig
 from dracpu_sandbox.apiserver.kinds import schemas
-from dracpu_sandbox.binaries import API_SERVER, ETCD, real
+from dracpu_sandbox.binaries import API_SERVER, ETCD, SCHEDULER, real
 from dracpu_sandbox.errors import SandboxError
 
 JsonObject = dict[str, Any]
@@ -146,7 +148,7 @@ async def corpus(api: Api) -> list[JsonObject]:
 
 async def record(version: str, assets: Path) -> None:
     """Writes what the API server answers; nothing, when a part of it cannot be recorded."""
-    async with _api(assets) as api:
+    async with _api(assets, ETCD, API_SERVER) as api:
         running = (await api.get("/version"))["gitVersion"]
         if running != version:
             raise RecordError(f"kube-apiserver in {assets} is {running}, not {version}")
@@ -154,6 +156,8 @@ async def record(version: str, assets: Path) -> None:
         await api.learn(json.loads(described)["kinds"])
         entries = {name: await answered(api, name) for name in ("builtin", "custom")}
         entries["corpus"] = await corpus(api)
+    async with _api(assets, ETCD, API_SERVER, SCHEDULER) as api:
+        entries["scheduler"] = await record_scheduler.answered(api.good)
     KINDS_FILE.write_text(described)
     for name, found in entries.items():
         (FOLDER / f"{name}.jsonl").write_text("".join(_lines(found)))
@@ -166,11 +170,11 @@ def _lines(entries: list[JsonObject]) -> Iterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _api(assets: Path) -> AsyncIterator[Api]:
+async def _api(assets: Path, *names: str) -> AsyncIterator[Api]:
     with tempfile.TemporaryDirectory() as folder:
-        programs = Path(folder) / "programs"  # these two alone: the others would change what is asked about
+        programs = Path(folder) / "programs"  # these alone: others would change what is asked about
         programs.mkdir()
-        for name in (ETCD, API_SERVER):
+        for name in names:
             (programs / name).symlink_to(assets / name)
         async with real(programs, Path(folder) / "run", 0) as control_plane:
             kubeconfig = Path(folder) / "kubeconfig"

@@ -47,6 +47,14 @@ def lines(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()]
 
 
+def allocated(allocation: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parts of an allocation that do not depend on the node's name and on chance."""
+    devices = allocation["devices"]
+    kept = ("request", "device", "consumedCapacity", "tolerations")
+    results = [{name: result[name] for name in kept if name in result} for result in devices["results"]]
+    return {"results": results, "config": devices.get("config", [])}
+
+
 def things() -> dict[str, Any]:
     """Returns the CustomResourceDefinition of the objects in custom.jsonl."""
     definition: dict[str, Any] = yaml.safe_load((FOLDER / "things.yaml").read_text())
