@@ -1,7 +1,11 @@
-"""The lab's emulated machines, the names of its nodes, and its command line."""
+"""The lab's emulated machines, the names and init systems of its nodes, and its command line."""
+
+import json
+from dataclasses import asdict
 
 import pytest
 from lab.cli import main, parser
+from lab.disk import Init
 from lab.errors import LabError
 from lab.network import node_number
 from lab.nodes import Machine
@@ -34,6 +38,31 @@ def test_the_number_of_a_node_is_read_from_its_name() -> None:
 def test_a_name_that_no_node_can_have_is_refused(name: str) -> None:
     with pytest.raises(LabError, match="the names are vm1, vm2"):
         node_number(name)
+
+
+def test_nodes_after_the_last_init_system_have_the_last_one() -> None:
+    machine = Machine(inits=(Init.BUSYBOX, Init.SYSTEMD))
+    assert [machine.init(f"vm{number}") for number in (1, 2, 3)] == [Init.BUSYBOX, Init.SYSTEMD, Init.SYSTEMD]
+
+
+def test_by_default_one_node_has_systemd_and_the_others_have_not() -> None:
+    assert [Machine().init(f"vm{number}") for number in (1, 2, 3)] == [Init.SYSTEMD, Init.BUSYBOX, Init.BUSYBOX]
+
+
+def test_a_stored_machine_is_read_again() -> None:
+    machine = Machine(sockets=1, inits=(Init.BUSYBOX,))
+    assert Machine.decode(json.loads(json.dumps(asdict(machine)))) == machine
+
+
+def test_the_command_line_takes_an_init_system_for_each_node() -> None:
+    assert parser().parse_args(["up", "--init", "busybox,systemd"]).init == (Init.BUSYBOX, Init.SYSTEMD)
+    assert parser().parse_args(["up"]).init == Machine().inits
+
+
+def test_the_command_line_names_the_init_systems_when_it_refuses_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["up", "--init", "systemd,upstart"])
+    assert "upstart is not an init system of the lab: choose from systemd, busybox" in capsys.readouterr().err
 
 
 def test_the_command_line_has_the_default_machine_as_its_default() -> None:

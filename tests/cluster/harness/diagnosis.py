@@ -34,6 +34,9 @@ def diagnose(kubectl: Kubectl, nodes: Sequence[Node], test_namespace: str = "") 
         questions[f"logs of the release's pods on {node.name}"] = partial(node.sh, pod_logs)
         for daemon in ("kubelet", "containerd"):
             questions[f"{daemon}'s log on {node.name}"] = partial(node.sh, f"tail -n {LINES} /var/log/{daemon}.log")
+        if node.has_systemd:
+            journal = f"journalctl --no-pager --lines {LINES}"
+            questions[f"systemd's journal on {node.name}"] = partial(node.sh, journal)
     return "\n".join(f"---- {title}\n{_answer(ask)}" for title, ask in questions.items())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from lab.disk import Init
 from newer_agent import body_of, rewritten
 
 from dracpu_api.cpuset import CpuSet
@@ -112,13 +113,18 @@ class Node:
         """Cuts the node's power and boots it again from its disk."""
         self.kubectl.lab.restart_node(self.name)
 
+    @property
+    def has_systemd(self) -> bool:
+        """Returns whether systemd is the node's first process; otherwise a shell script of the lab is."""
+        return self.kubectl.lab.init(self.name) is Init.SYSTEMD
+
     def restart_containerd(self) -> None:
-        """Ends containerd, which the node starts again, and returns when it serves."""
+        """Restarts containerd and returns when it serves."""
         self._restart("containerd")
         self.sh("until ctr version > /dev/null; do sleep 0.2; done")
 
     def restart_kubelet(self) -> None:
-        """Ends the kubelet and returns when the node has started it again."""
+        """Restarts the kubelet and returns when its new process runs."""
         self._restart("kubelet")
 
     def _ctr(self, *words: str) -> str:
@@ -126,11 +132,16 @@ class Node:
         return self.sh(f"{command} < /dev/null", timeout=90)  # otherwise ctr reads the shell's remaining input
 
     def _restart(self, daemon: str) -> None:
-        """Ends a daemon and returns when a new process with its name runs."""
-        before = f"pid=$(pidof {daemon}) && kill $pid"
+        """Restarts a daemon as an administrator would, and returns when a new process with its name runs."""
+        if self.has_systemd:
+            self.sh(f"systemctl restart {daemon}")
+            return
+        before = f"pid=$(pidof {daemon}) && kill $pid"  # the node starts it again
         after = f"until new=$(pidof {daemon}) && [ $new != $pid ]; do sleep 0.2; done"
         self.sh(f"{before} && {after}")
 
 
 def _find_cgroup(container: str) -> str:
-    return f"find /sys/fs/cgroup/kubepods -type d -name {container.removeprefix('containerd://')}"
+    """Returns the command that prints the folder of a container's cgroup, with either cgroup driver of the kubelet."""
+    name = container.removeprefix("containerd://")
+    return rf"find /sys/fs/cgroup/kubepods* -type d \( -name {name} -o -name cri-containerd-{name}.scope \)"

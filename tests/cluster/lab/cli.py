@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.cluster import Lab
+from lab.disk import Init
 from lab.errors import LabError
 from lab.host import report
 from lab.nodes import Machine
@@ -73,6 +74,15 @@ def parser() -> argparse.ArgumentParser:
         "LAB_FEATURE_GATES",
     )
 
+    up.add_argument(
+        "--init",
+        type=_inits,
+        default=default.inits,
+        metavar="NAME[,NAME]",
+        help=f"init systems of vm1, vm2, ...: {' or '.join(Init)}; nodes after the last have the last one "
+        f"(default: {','.join(default.inits)})",
+    )
+
     add("down", _down, "stop all processes that this lab started and remove its network")
     add("status", _status, "report whether a cluster is running")
 
@@ -93,6 +103,14 @@ def _lab(options: argparse.Namespace) -> Lab:
     given = {name: value for name, value in vars(options).items() if name in version_names()}
     paths = Paths.default(replace(Versions.from_environment(), **given))
     return Lab(paths) if options.command in (_build, _up) else Lab.of_cluster(paths)
+
+
+def _inits(text: str) -> tuple[Init, ...]:
+    names = text.split(",")
+    for name in names:
+        if name not in list(Init):
+            raise argparse.ArgumentTypeError(f"{name} is not an init system of the lab: choose from {', '.join(Init)}")
+    return tuple(map(Init, names))
 
 
 def _setup(_: Lab, __: argparse.Namespace) -> int:
@@ -122,6 +140,7 @@ def _up(lab: Lab, options: argparse.Namespace) -> int:
         memory_mib=options.memory,
         append=options.append,
         feature_gates=options.feature_gates,
+        inits=options.init,
     )
     lab.up(options.nodes, machine, [archive.resolve() for archive in options.image])
     report("the cluster is up: python -m lab run kubectl get nodes")

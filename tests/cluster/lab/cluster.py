@@ -3,14 +3,14 @@
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from lab import processes
 from lab.controlplane import API_SERVER, helm, kubectl, kubectl_command, start_api_server, start_control_plane
-from lab.disk import disk_recipe, make_disk
+from lab.disk import Init, disk_recipe, make_disks
 from lab.errors import LabError, NotBuiltError
 from lab.host import file_lock, report, run, timed, wait_until, write_whole
 from lab.images import base_image, build_image, busybox_archive
@@ -22,6 +22,7 @@ from lab.pki import MAX_NODES, make_pki
 from lab.processes import running
 from lab.programs import build_programs
 from lab.setup import check_machine, install_packages
+from lab.systemd import fetch_systemd
 from lab.versions import Versions
 
 CONTROL_PLANE: Final = ("etcd", API_SERVER, "controllers", "scheduler")
@@ -49,11 +50,12 @@ class Lab:
                 install_packages()
             with timed("programs"):
                 build_programs(self.paths)
-            with timed("kernel, certificates, base image"):
+            with timed("kernel, certificates, systemd, base image"):
                 fetch_kernel(self.paths)
                 make_pki(self.paths)
                 self.paths.machine.mkdir(exist_ok=True)
                 make_initrd(self.paths)
+                fetch_systemd(self.paths)
                 base_image(self.paths)
 
     def image(self, dockerfile: Path, tag: str, archive: Path, context: Path, arguments: dict[str, str]) -> str:
@@ -71,23 +73,25 @@ class Lab:
         with file_lock(self._lock):
             if processes.names(self.paths):
                 raise LabError("the previous cluster of this lab was not stopped: run `python -m lab down` first")
-            with timed("the nodes' disk"):
-                make_disk(self.paths, contents)
+            names = [f"vm{number}" for number in range(1, nodes + 1)]
+            inits = [machine.init(name) for name in names]
+            with timed("the nodes' disks"):
+                make_disks(self.paths, sorted(set(inits)), contents)
             self._disk_file.unlink(missing_ok=True)
             try:
                 make_network(self.paths, nodes)
                 start_control_plane(self.paths, machine.feature_gates)
                 write_whole(self._machine_file, json.dumps(asdict(machine)))
                 write_whole(_versions_file(self.paths), json.dumps(asdict(self.paths.versions)))
-                for number in range(1, nodes + 1):
-                    start_node(self.paths, f"vm{number}", machine, fresh_disk=True)
+                for name in names:
+                    start_node(self.paths, name, machine, fresh_disk=True)
                 look = f"{self.paths.logs} and `python -m lab sh vm1 tail /var/log/kubelet.log`"
                 wait_until(f"{nodes} Ready node(s)", lambda: self._ready_nodes() == nodes, 120 + 60 * nodes, look=look)
             except BaseException:
                 if not os.environ.get("LAB_KEEP"):
                     self._stop()
                 raise
-            write_whole(self._disk_file, disk_recipe(self.paths, contents))
+            write_whole(self._disk_file, self._recipes(inits, contents))
 
     def down(self) -> None:
         """Stops all processes that this lab started and removes its network."""
@@ -99,13 +103,19 @@ class Lab:
         return all(running(self.paths, name) for name in CONTROL_PLANE)
 
     def is_up_with(self, images: Sequence[Path]) -> bool:
-        """Returns True when a cluster is running and a new one with these images would boot from an equal disk."""
-        current = disk_recipe(self.paths, [busybox_archive(self.paths), *images])
-        return self.is_up() and self._disk_file.exists() and self._disk_file.read_text() == current
+        """Returns True when a cluster is running and a new one with these images would boot from equal disks."""
+        if not (self.is_up() and self._disk_file.exists()):
+            return False
+        inits = [self.init(node) for node in self.nodes()]
+        return self._disk_file.read_text() == self._recipes(inits, [busybox_archive(self.paths), *images])
 
     def nodes(self) -> list[str]:
         """Returns the names of the nodes that were started."""
         return [name for name in processes.names(self.paths) if name.startswith("vm")]
+
+    def init(self, node: str) -> Init:
+        """Returns the init system of a node that was started."""
+        return self._machine().init(node)
 
     def kubectl(self, *arguments: str, text: str | None = None, timeout: float = 60) -> str:
         """Runs kubectl as the administrator."""
@@ -160,7 +170,10 @@ class Lab:
         return {"KUBECONFIG": str(kubeconfig), "PATH": f"{self.paths.bin}:{os.environ['PATH']}"}
 
     def _machine(self) -> Machine:
-        return Machine(**json.loads(self._machine_file.read_text()))
+        return Machine.decode(json.loads(self._machine_file.read_text()))
+
+    def _recipes(self, inits: Iterable[Init], images: Sequence[Path]) -> str:
+        return "\n".join(disk_recipe(self.paths, init, images) for init in inits)
 
     def _ready_nodes(self) -> int:
         condition = "{.items[*].status.conditions[?(@.type=='Ready')].status}"

@@ -1,4 +1,4 @@
-"""Makes the disk that every node boots from: busybox, kubelet, containerd, runc and the images that its pods use.
+"""Makes the disks that nodes boot from: an init system, kubelet, containerd, runc and the images that their pods use.
 
 The images are unpacked on this host, with the containerd that the nodes run, because an emulated node needs minutes for
 what the host does in seconds.
@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,23 @@ from lab.kernel import BUSYBOX, kernel_version
 from lab.paths import Paths
 from lab.pki import kubeconfig, node_token
 from lab.processes import terminate
+from lab.systemd import copy_systemd, systemd_files, systemd_recipe
 
 DISK_SIZE: Final = "6G"  # sparse
 FILES: Final = Path(__file__).parent / "files"
+
+
+class Init(StrEnum):
+    """What a node runs as its first process; the cgroup driver of kubelet and containerd follows from it."""
+
+    SYSTEMD = "systemd"  # as most clusters have it; its cgroup driver is systemd, too
+    BUSYBOX = "busybox"  # a shell script of the lab; the cgroup driver is cgroupfs
+
+    @property
+    def cgroup_driver(self) -> str:
+        """The kubelet's name of the cgroup driver."""
+        return "systemd" if self is Init.SYSTEMD else "cgroupfs"
+
 
 _FOLDERS: Final = (
     *("bin", "sbin", "usr/bin", "usr/sbin", "lib/modules", "root", "opt/cni/bin"),
@@ -43,7 +58,6 @@ _CNI: Final = {"cniVersion": "1.0.0", "name": "lab", "plugins": [_BRIDGE]}
 _KUBELET: Final = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
-    "cgroupDriver": "cgroupfs",
     "authentication": {
         "anonymous": {"enabled": False},
         "webhook": {"enabled": True},
@@ -62,35 +76,42 @@ _KUBELET: Final = {
 }
 
 
-def disk_image(paths: Paths) -> Path:
-    """Returns the path of the disk that `up` copies for each node."""
-    return paths.machine / "root.img"
+def disk_image(paths: Paths, init: Init) -> Path:
+    """Returns the path of the disk that `up` copies for each node with this init system."""
+    return paths.machine / f"root-{init}.img"
 
 
-def make_disk(paths: Paths, images: Sequence[Path]) -> None:
-    """Makes the disk with these container images, unless the disk that exists has an equal recipe."""
-    recipe = disk_recipe(paths, images)
-    stamp = paths.machine / "disk.recipe"
-    if disk_image(paths).exists() and stamp.exists() and stamp.read_text() == recipe:
+def make_disks(paths: Paths, inits: Iterable[Init], images: Sequence[Path]) -> None:
+    """Makes the disks of these init systems with these container images, except those whose recipe has not changed."""
+    outdated = [init for init in inits if not _is_current(paths, init, images)]
+    if not outdated:
         return
-    report("making the nodes' disk")
-    stamp.unlink(missing_ok=True)
-    tree = paths.machine / "root"
-    _make_tree(paths, tree)
-    _unpack_images(paths, tree, images)
-    draft = paths.machine / "root.draft"
-    draft.unlink(missing_ok=True)
-    run("mke2fs", "-q", "-t", "ext4", "-d", tree, draft, DISK_SIZE)
-    draft.replace(disk_image(paths))
-    shutil.rmtree(tree)
-    write_whole(stamp, recipe)
+    report(f"making the disk of nodes with {' and '.join(outdated)}")
+    store = paths.machine / "store"
+    _unpack_images(paths, store, images)
+    for init in outdated:
+        _stamp(paths, init).unlink(missing_ok=True)
+        tree = paths.machine / "root"
+        _make_tree(paths, init, tree)
+        inside = tree / "var/lib/containerd"
+        store.rename(inside)
+        draft = paths.machine / "root.draft"
+        draft.unlink(missing_ok=True)
+        run("mke2fs", "-q", "-t", "ext4", "-d", tree, draft, DISK_SIZE)
+        draft.replace(disk_image(paths, init))
+        inside.rename(store)
+        shutil.rmtree(tree)
+        write_whole(_stamp(paths, init), disk_recipe(paths, init, images))
+    shutil.rmtree(store)
 
 
-def disk_recipe(paths: Paths, images: Iterable[Path]) -> str:
+def disk_recipe(paths: Paths, init: Init, images: Iterable[Path]) -> str:
     """Returns a digest of everything that goes into the disk: equal digests mean equal disks."""
     digest = hashlib.sha256(kernel_version(paths).encode())
-    for name, text in sorted(_configuration(paths).items()):
+    for name, text in sorted(_configuration(paths, init).items()):
         digest.update(f"{name}\0{text}\0".encode())
+    if init is Init.SYSTEMD:
+        digest.update(systemd_recipe().encode())
     programs = [paths.bin / name for name in (*_PROGRAMS, *_CNI_PLUGINS)]
     for file in (*programs, BUSYBOX, *images):
         if not file.exists():
@@ -100,32 +121,57 @@ def disk_recipe(paths: Paths, images: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _configuration(paths: Paths) -> dict[str, str]:
-    """Returns the text of every file that is not a program, by its path on the node."""
-    return {
-        "sbin/init": (FILES / "node-init").read_text(),
-        "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
-        "etc/group": "root:x:0:\n",
+def _is_current(paths: Paths, init: Init, images: Sequence[Path]) -> bool:
+    stamp = _stamp(paths, init)
+    made = disk_image(paths, init).exists() and stamp.exists()
+    return made and stamp.read_text() == disk_recipe(paths, init, images)
+
+
+def _stamp(paths: Paths, init: Init) -> Path:
+    return disk_image(paths, init).with_suffix(".recipe")
+
+
+def _configuration(paths: Paths, init: Init) -> dict[str, str]:
+    """Returns the text of every file of the lab that is not a program, by its path on the node."""
+    uses_systemd = "true" if init.cgroup_driver == "systemd" else "false"
+    common = {
+        "usr/bin/node-setup": (FILES / "node-setup").read_text(),
+        "usr/bin/node-kubelet": (FILES / "node-kubelet").read_text(),
         "etc/hosts": "127.0.0.1 localhost\n",
         "etc/resolv.conf": "nameserver 127.0.0.1\n",
-        "etc/os-release": "NAME=lab\n",
         "etc/machine-id": "0" * 31 + "1\n",
         "etc/cni/net.d/10-lab.conflist": json.dumps(_CNI),
-        "etc/containerd/config.toml": (FILES / "containerd.toml").read_text(),
-        "etc/kubernetes/kubelet.yaml": json.dumps(_KUBELET),
+        "etc/containerd/config.toml": (FILES / "containerd.toml").read_text().replace("@SYSTEMD@", uses_systemd),
+        "etc/kubernetes/kubelet.yaml": json.dumps({**_KUBELET, "cgroupDriver": init.cgroup_driver}),
         "etc/kubernetes/kubelet.kubeconfig.in": kubeconfig(node_token("@NODE@"), Path("/etc/kubernetes/ca.crt")),
         "etc/kubernetes/ca.crt": (paths.pki / "ca.crt").read_text(),
     }
+    return {**common, **(systemd_files() if init is Init.SYSTEMD else _busybox_files())}
 
 
-def _make_tree(paths: Paths, tree: Path) -> None:
+def _busybox_files() -> dict[str, str]:
+    return {
+        "sbin/init": (FILES / "busybox-init").read_text(),
+        "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+        "etc/group": "root:x:0:\n",
+        "etc/os-release": "NAME=lab\n",
+    }
+
+
+def _make_tree(paths: Paths, init: Init, tree: Path) -> None:
+    """Makes the files of a node. Programs of Debian's packages take precedence over busybox."""
     shutil.rmtree(tree, ignore_errors=True)
+    if init is Init.SYSTEMD:
+        copy_systemd(paths, tree)
     for folder in _FOLDERS:
-        (tree / folder).mkdir(parents=True)
-    (tree / "var/run").symlink_to("../run")
+        (tree / folder).mkdir(parents=True, exist_ok=True)
+    if not (tree / "var/run").is_symlink():
+        (tree / "var/run").symlink_to("../run")
+    installed = {file.name for folder in ("bin", "sbin", "usr/bin", "usr/sbin") for file in (tree / folder).iterdir()}
     shutil.copy(BUSYBOX, tree / "bin/busybox")
     for applet in busybox_applets():
-        (tree / "bin" / applet).symlink_to("busybox")
+        if applet not in installed:
+            (tree / "bin" / applet).symlink_to("busybox")
     for name in _PROGRAMS:
         shutil.copy(paths.bin / name, tree / "usr/bin")
     for name in _CNI_PLUGINS:
@@ -138,9 +184,10 @@ def _make_tree(paths: Paths, tree: Path) -> None:
         ignore=lambda _, names: _UNUSED_DRIVERS.intersection(names),
     )
     run("depmod", "-b", tree, version)
-    for name, text in _configuration(paths).items():
+    for name, text in _configuration(paths, init).items():
         (tree / name).write_text(text)
-    (tree / "sbin/init").chmod(0o755)
+        if text.startswith("#!"):
+            (tree / name).chmod(0o755)
 
 
 def busybox_applets() -> list[str]:
@@ -148,8 +195,9 @@ def busybox_applets() -> list[str]:
     return [name for name in run(BUSYBOX, "--list").split() if name != "busybox"]
 
 
-def _unpack_images(paths: Paths, tree: Path, images: Iterable[Path]) -> None:
-    """Imports the archives with a temporary containerd whose store is in the tree."""
+def _unpack_images(paths: Paths, store: Path, images: Iterable[Path]) -> None:
+    """Imports the archives with a temporary containerd into a new store."""
+    shutil.rmtree(store, ignore_errors=True)
     work = paths.machine / "unpack"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -157,7 +205,7 @@ def _unpack_images(paths: Paths, tree: Path, images: Iterable[Path]) -> None:
     config = work / "config.toml"
     config.write_text(
         "version = 3\n"
-        f"root = '{tree}/var/lib/containerd'\n"
+        f"root = '{store}'\n"
         f"state = '{work}/state'\n"
         "disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.nri.v1.nri']\n"
         f"[grpc]\n  address = '{socket}'\n"

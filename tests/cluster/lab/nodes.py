@@ -1,9 +1,10 @@
 """Starts emulated nodes and runs commands in their root shells."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from lab.disk import disk_image
+from lab.disk import Init, disk_image
 from lab.errors import CommandFailedError, LabError, NotBuiltError
 from lab.host import run
 from lab.kernel import BUSYBOX, initrd, kernel_image
@@ -18,7 +19,7 @@ _END: Final = "__end_of_output__"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The hardware of a node as its kernel sees it, and options of its kernel and kubelet."""
+    """The hardware of a node as its kernel sees it, its init system, and options of its kernel and kubelet."""
 
     sockets: int = 2
     cores: int = 2  # in each socket
@@ -27,6 +28,16 @@ class Machine:
     memory_mib: int = 3072
     append: str = ""  # added to the kernel's command line
     feature_gates: str = ""  # of the kubelet
+    inits: tuple[Init, ...] = (Init.SYSTEMD, Init.BUSYBOX)  # of vm1, vm2, ...; nodes after the last have the last one
+
+    @classmethod
+    def decode(cls, stored: Mapping[str, Any]) -> "Machine":
+        """Reads a machine that `asdict` has stored."""
+        return cls(**{**stored, "inits": tuple(map(Init, stored["inits"]))})
+
+    def init(self, node: str) -> Init:
+        """Returns the init system of a node."""
+        return self.inits[min(node_number(node), len(self.inits)) - 1]
 
     @property
     def cpus(self) -> int:
@@ -57,9 +68,10 @@ def start_node(paths: Paths, node: str, machine: Machine, *, fresh_disk: bool) -
     machine.validate()
     disk = paths.machine / f"{node}.img"
     if fresh_disk:
-        if not disk_image(paths).exists():
+        image = disk_image(paths, machine.init(node))
+        if not image.exists():
             raise NotBuiltError("the nodes' disk is missing: run `python -m lab up`, which makes it")
-        run("cp", "--sparse=always", disk_image(paths), disk)
+        run("cp", "--sparse=always", image, disk)
     number = node_number(node)
     words = {
         "console": "ttyS0",

@@ -19,6 +19,10 @@ KERNEL_PACKAGE: Final = "linux-image-cloud-amd64"
 BASE_RELEASE: Final = "trixie"
 BASE_PACKAGES: Final = ("python3", "python3-venv", "ca-certificates")
 
+# The packages of a node with systemd; busybox has no program that could replace these.
+NODE_RELEASE: Final = "trixie"
+NODE_PACKAGES: Final = ("systemd", "systemd-sysv", "dbus", "kmod", "iproute2", "procps")
+
 # The packages that the host needs; `python -m lab setup` installs those that are missing.
 HOST_PACKAGES: Final = (
     "buildah",
