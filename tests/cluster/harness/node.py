@@ -61,6 +61,13 @@ class Node:
         """Runs a line as root and returns its output; raises a CommandFailedError when it fails."""
         return self.kubectl.lab.sh(self.name, line, timeout)
 
+    def all_cpus(self, container: str) -> set[CpuSet]:
+        """Returns the CPUs in both files of a container's cgroup and those of each of its threads: all should agree."""
+        files = "cpuset.cpus cpuset.cpus.effective"
+        threads = "$(sed 's#.*#/proc/&/status#' cgroup.threads)"
+        printed = self.sh(f"cd $({_find_cgroup(container)}) && cat {files} && grep -h Cpus_allowed_list {threads}")
+        return {CpuSet.parse(line.rpartition(":")[2]) for line in printed.splitlines()}
+
     def cgroup_cpus(self, container: str) -> tuple[CpuSet, CpuSet]:
         """Returns the CPUs that were written to a container's cgroup, and those that the kernel lets it use.
 
