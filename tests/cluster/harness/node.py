@@ -77,6 +77,10 @@ class Node:
         written, effective = printed.splitlines()
         return CpuSet.parse(written), CpuSet.parse(effective)
 
+    def write_cgroup(self, container: str, file: str, text: str) -> None:
+        """Writes a file of a container's cgroup, as nobody but the runtime should."""
+        self.sh(f"echo {text} > $({_find_cgroup(container)})/{file}")
+
     def kill_container(self, container: str) -> None:
         """Kills every process of a container with SIGKILL, as the kernel does when memory runs out."""
         self.sh(f"kill -9 $(cat $({_find_cgroup(container)})/cgroup.procs)")

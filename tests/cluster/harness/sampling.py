@@ -1,0 +1,69 @@
+"""Runs the sampler on a node, and judges its log."""
+
+import base64
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from lab.host import run
+
+from harness.exclusivity import Verdict, judge
+from harness.node import Node
+from harness.release import NAMESPACE
+from harness.samples import SampleLog, SampleLogError, parse
+
+SOURCE: Final = Path(__file__).with_name("sampler.go")
+PROGRAM: Final = "/run/sampler"  # on the node
+LOG: Final = "/run/sampler.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """A sampler that runs on a node."""
+
+    node: Node
+
+    def verdict(self) -> Verdict:
+        """Ends the sampler and judges its log, of which a copy stays beside the lab's other logs."""
+        self.node.sh("killall sampler")
+        self.node.sh("while pidof sampler > /dev/null; do sleep 0.1; done")
+        log = self.log()
+        if not log.complete:
+            raise SampleLogError(f"the sampler on {self.node.name} has ended too early")
+        return judge(log, synchronizations(self.node))
+
+    def log(self) -> SampleLog:
+        """Returns what the sampler has recorded so far."""
+        text = self.node.sh(f"cat {LOG}")
+        (self.node.kubectl.lab.paths.logs / f"{self.node.name}.samples").write_text(text)
+        return parse(text[: text.rfind("\n") + 1])  # the sampler may be writing the last line
+
+
+@contextmanager
+def sampled(node: Node) -> Iterator[Sampler]:
+    """Runs a sampler on a node during the body; it is ended there at the latest."""
+    program = build(node.kubectl.lab.paths.machine / "sampler").read_bytes()
+    encoded = base64.encodebytes(gzip.compress(program)).decode()
+    node.sh(f"base64 -d << end | gunzip > {PROGRAM}\n{encoded}end\nchmod +x {PROGRAM}")
+    node.sh(f"setsid {PROGRAM} > {LOG} 2>&1 < /dev/null & until [ -s {LOG} ]; do sleep 0.1; done")
+    try:
+        yield Sampler(node)
+    finally:
+        node.sh("killall -q sampler; true")
+
+
+def build(target: Path) -> Path:
+    """Compiles the sampler, in less than a second when Go has compiled it before; returns the program's path."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    run("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", target, SOURCE, env={"CGO_ENABLED": "0"})
+    return target
+
+
+def synchronizations(node: Node) -> list[float]:
+    """Returns when the agents of a node answered the runtime's Synchronize, by the runtime's times in their logs."""
+    lines = node.sh(f"grep -h 'runtime synchronized' /var/log/pods/{NAMESPACE}_*/agent/*.log").splitlines()
+    return [datetime.fromisoformat(line.split(" ", 1)[0]).timestamp() for line in lines]

@@ -1,0 +1,85 @@
+"""The churn of the cluster tests is planned from a seed, and every wave of it can be carried out."""
+
+import pytest
+from harness.churn import CLAIMED_CPUS, SHARED_PODS, Wave, plan, templates
+from harness.manifests import Object
+
+NODES = ("vm1", "vm2")
+SEEDS = range(20)
+
+
+def waves(seed: int = 1, count: int = 40) -> list[Wave]:
+    return list(plan(seed, NODES, count, 9))
+
+
+def name_of(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def node_of(pod: Object) -> str:
+    return str(pod["spec"]["nodeSelector"]["kubernetes.io/hostname"])
+
+
+def claimed_by(pod: Object) -> int:
+    """Returns the CPUs that a pod's claim asks for."""
+    (entry,) = pod["spec"].get("resourceClaims") or [{"resourceClaimTemplateName": ""}]
+    (amount,) = [
+        int(request["exactly"]["capacity"]["requests"]["dra.cpu/cpu"])
+        for template in templates()
+        if template["metadata"]["name"] == entry["resourceClaimTemplateName"]
+        for request in template["spec"]["spec"]["devices"]["requests"]
+    ] or [0]
+    return amount
+
+
+def test_equal_seeds_give_equal_waves_and_others_do_not() -> None:
+    assert waves(1) == waves(1) != waves(2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_pod_is_deleted_and_resized_only_after_its_creation_and_before_its_deletion(seed: int) -> None:
+    alive: set[str] = set()
+    created: list[str] = []
+    for wave in waves(seed):
+        assert alive >= set(wave.deleted)
+        assert alive - set(wave.deleted) >= {resize.pod for resize in wave.resized}
+        alive = (alive - set(wave.deleted)) | {name_of(pod) for pod in wave.created}
+        created += map(name_of, wave.created)
+    assert len(created) == len(set(created))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_claims_of_a_node_leave_cpus_for_the_other_containers(seed: int) -> None:
+    alive: dict[str, Object] = {}
+    leaving: list[Object] = []
+    for wave in waves(seed):
+        former, leaving = leaving, [alive.pop(name) for name in wave.deleted]
+        alive |= {name_of(pod): pod for pod in wave.created}
+        for node in NODES:
+            here = [pod for pod in alive.values() if node_of(pod) == node]
+            # a deleted pod may hold its claim until the next wave
+            holding = [*here, *(pod for pod in former + leaving if node_of(pod) == node)]
+            assert sum(map(claimed_by, holding)) <= CLAIMED_CPUS
+            shared = [pod for pod in here if not claimed_by(pod) and not name_of(pod).endswith("brief")]
+            assert len(shared) <= SHARED_PODS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_kind_of_operation_happens_on_both_nodes(seed: int) -> None:
+    plans = waves(seed)
+    created = [(node_of(pod), bool(claimed_by(pod))) for wave in plans for pod in wave.created]
+    assert set(created) == {(node, claimed) for node in NODES for claimed in (True, False)}
+    for names in (
+        [resize.pod for wave in plans for resize in wave.resized],
+        [name for wave in plans for name in wave.deleted],
+    ):
+        kinds = {tuple(name.split("-")[::2]) for name in names}  # node and kind
+        assert kinds >= {(node, kind) for node in NODES for kind in ("claimed", "shared")}
+    assert sorted({name for wave in plans for name in wave.killed}) == list(NODES)
+
+
+def test_a_resize_changes_the_main_container_s_resources_and_keeps_the_qos_class() -> None:
+    for resize in (resize for wave in waves() for resize in wave.resized):
+        (main,) = resize.patch["spec"]["containers"]
+        assert main["name"] == "main"
+        assert main["resources"]["requests"] != main["resources"]["limits"]
