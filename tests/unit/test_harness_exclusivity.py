@@ -64,8 +64,8 @@ def spans(verdict: Verdict) -> list[tuple[Fault, tuple[float, float], str]]:
     return [(item.fault, (item.span.start, item.span.end), str(item.cpus)) for item in verdict.violations]
 
 
-OVERLAP = Fault(Kind.OVERLAP, "ns/pod-shared/shared (shared)", "ns/pod-claimed/claimed (claimed)")
-ASTRAY = Fault(Kind.ASTRAY, "ns/pod-claimed/claimed (claimed)")
+OVERLAP = Fault(Kind.OVERLAP, "pod-shared/shared (shared)", "pod-claimed/claimed (claimed)")
+ASTRAY = Fault(Kind.ASTRAY, "pod-claimed/claimed (claimed)")
 
 
 def test_containers_that_run_where_they_should_violate_nothing(log: Log) -> None:
@@ -114,7 +114,7 @@ def test_an_overlap_begins_when_the_program_of_the_other_container_starts(log: L
     log.state(10, "new", "2-7", allowed="", running=False)
     log.state(11, "new", "2-7")
     log.gone(12, "new")
-    fault = Fault(Kind.OVERLAP, "ns/pod-new/new (new)", OVERLAP.other)
+    fault = Fault(Kind.OVERLAP, "pod-new/new (new)", OVERLAP.other)
     assert spans(log.verdict()) == [(fault, (11, 12), "2-3")]
 
 
@@ -139,7 +139,7 @@ def test_two_claims_on_each_other_s_cpus_are_found_in_both_directions(log: Log) 
     overlaps = [
         (fault.subject, fault.other, cpus) for fault, _, cpus in spans(log.verdict()) if fault.kind is Kind.OVERLAP
     ]
-    one, two = ASTRAY.subject, "ns/pod-other/other (other)"
+    one, two = ASTRAY.subject, "pod-other/other (other)"
     assert overlaps == [(two, one, "2-3"), (one, two, "4")]
 
 
@@ -226,8 +226,8 @@ def test_the_verdict_names_each_violation_with_its_time_and_cpus(log: Log) -> No
     assert lines[0].startswith("containers: 3, with claims: 1, claims: 1; 20 readings in 99 s, at most 0.06 s apart")
     assert "longest overlap: 2.00 s with an agent, 0.00 s without" in lines
     assert lines[-1] == (
-        "overlap of 2.00 s, 9.00 s after the start: ns/pod-shared/shared (shared) on CPUs 3 of "
-        "ns/pod-claimed/claimed (claimed)"
+        "overlap of 2.00 s, 9.00 s after the start: pod-shared/shared (shared) on CPUs 3 of "
+        "pod-claimed/claimed (claimed)"
     )
 
 

@@ -115,7 +115,7 @@ def test_a_container_is_followed_from_its_creation_to_its_end(
     log = node.wait_for(lambda log: "c1" in log.snapshots[-1].states)
     assert log.last_state("c1") == State()
     container = log.containers["c1"]
-    assert (str(container), container.variables) == ("ns/pod/main (c1)", {f"DRA_CPUSET_{UID}": CpuSet.parse("2-3")})
+    assert (str(container), container.variables) == ("pod/main (c1)", {f"DRA_CPUSET_{UID}": CpuSet.parse("2-3")})
 
     node.cgroup(folder.format("c1"), "2-3", process)
     two = CpuSet.parse("2-3")

@@ -13,7 +13,15 @@ from harness.manifests import ALLOWED_AT_START, Object, claim, container, cpus, 
 
 CLAIMED_CPUS: Final = 4  # at most, of the six CPUs of a node that are not withheld: two stay for the other containers
 SHARED_PODS: Final = 3  # on a node
-BRIEF: Final = f"{ALLOWED_AT_START}; sleep 1"  # ends by itself
+CLAIMED: Final = "claimed"  # the last words of pods' names
+SHARED: Final = "shared"
+
+# probabilities in each wave
+CREATED: Final = 0.6  # of a new pod with a claim, and of one without; on each node
+BRIEF: Final = 0.2  # of a new pod that ends by itself
+BESIDE: Final = 0.4  # of a second container, without a claim, in a new pod
+DELETED: Final = 0.25  # of each pod
+RESIZED: Final = 0.25  # of each pod
 
 # requests and limits of a container; the limits stay above the requests, so that the QoS class does not change
 SIZES: Final[Sequence[Object]] = tuple(
@@ -23,31 +31,19 @@ SIZES: Final[Sequence[Object]] = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
-    """An in-place resize of the main container of a pod."""
-
-    pod: str
-    resources: Object
-
-    @property
-    def patch(self) -> Object:
-        """The patch of the subresource `resize`."""
-        return {"spec": {"containers": [{"name": "main", "resources": self.resources}]}}
-
-
-@dataclass(frozen=True, slots=True)
 class Wave:
     """What happens at the same time."""
 
     created: tuple[Object, ...] = ()
     deleted: tuple[str, ...] = ()
-    resized: tuple[Resize, ...] = ()
+    resized: tuple[str, ...] = ()  # pods whose main container gets the resources `size`
+    size: Object = field(default_factory=dict)
     killed: tuple[str, ...] = ()  # nodes whose agents are killed
 
     @property
-    def operations(self) -> int:
-        """How many operations the wave has."""
-        return len(self.created) + len(self.deleted) + len(self.resized) + len(self.killed)
+    def patch(self) -> Object:
+        """The patch of the subresource `resize` of the resized pods."""
+        return {"spec": {"containers": [{"name": "main", "resources": self.size}]}}
 
 
 @dataclass(slots=True)
@@ -61,33 +57,30 @@ class _Planned:
 
     def wave(self, random: Random, number: int) -> Wave:
         """Plans a wave of this node."""
-        deleted = [name for name in [*self.claimed, *self.shared] if random.random() < 0.4]
-        resized = [name for name in [*self.claimed, *self.shared] if name not in deleted and random.random() < 0.4]
-        leaving = sum(amount for name, amount in self.claimed.items() if name in deleted)
-        self.claimed = {name: amount for name, amount in self.claimed.items() if name not in deleted}
+        pods = [*self.claimed, *self.shared]
+        deleted = {name for name in pods if random.random() < DELETED}
+        resized = [name for name in pods if name not in deleted and random.random() < RESIZED]
+        leaving = sum(self.claimed.pop(name, 0) for name in deleted)
         self.shared = [name for name in self.shared if name not in deleted]
         created = list(self._created(random, number, leaving))
         self.leaving = leaving
-        sizes = [Resize(name, random.choice(SIZES)) for name in resized]
-        return Wave(tuple(created), tuple(deleted), tuple(sizes))
+        return Wave(tuple(created), tuple(name for name in pods if name in deleted), tuple(resized))
 
     def _created(self, random: Random, number: int, leaving: int) -> Iterator[Object]:
         free = CLAIMED_CPUS - sum(self.claimed.values()) - leaving - self.leaving
-        while free > 0 and random.random() < 0.8:
-            amount = random.randint(1, min(2, free))
-            free -= amount
-            name = f"{self.node}-{number}-claimed-{len(self.claimed)}"
-            self.claimed[name] = amount
-            beside = [container("beside")] if random.random() < 0.3 else []
-            yield self._pod(name, random, *beside, claimed=amount)
-        while len(self.shared) < SHARED_PODS and random.random() < 0.8:
-            name = f"{self.node}-{number}-shared-{len(self.shared)}"
+        if free > 0 and random.random() < CREATED:
+            name = f"{self.node}-{number}-{CLAIMED}"
+            self.claimed[name] = random.randint(1, min(2, free))
+            beside = [container("beside")] if random.random() < BESIDE else []
+            yield self._pod(name, random, *beside, claimed=self.claimed[name])
+        if len(self.shared) < SHARED_PODS and random.random() < CREATED:
+            name = f"{self.node}-{number}-{SHARED}"
             self.shared.append(name)
-            others = [container(f"beside-{index}") for index in range(random.randint(0, 2))]
-            yield self._pod(name, random, *others)
-        if random.random() < 0.3:
-            brief = pod(f"{self.node}-{number}-brief", container("main", script=BRIEF), restart="Never")
-            yield self._placed(brief)
+            beside = [container("beside")] if random.random() < BESIDE else []
+            yield self._pod(name, random, *beside)
+        if random.random() < BRIEF:
+            brief = container("main", script=f"{ALLOWED_AT_START}; sleep 1")
+            yield self._placed(pod(f"{self.node}-{number}-brief", brief, restart="Never"))
 
     def _pod(self, name: str, random: Random, *beside: Object, claimed: int = 0) -> Object:
         main = container("main", ["cpus"] if claimed else [])
@@ -132,6 +125,7 @@ def plan(seed: int, nodes: Sequence[str], waves: int, kill_every: int) -> Iterat
         yield Wave(
             tuple(item for part in parts for item in part.created),
             tuple(name for part in parts for name in part.deleted),
-            tuple(resize for part in parts for resize in part.resized),
+            tuple(name for part in parts for name in part.resized),
+            random.choice(SIZES),
             killed,
         )

@@ -292,7 +292,7 @@ func (c *container) read() state {
 			if err != nil {
 				continue // the thread has ended
 			}
-			if strings.Contains(filepath.Base(executable), "runc") {
+			if isRunc(executable) {
 				found.Preparing = true
 				continue
 			}
@@ -304,6 +304,11 @@ func (c *container) read() state {
 	c.programs = programs
 	found.Running, found.Allowed = len(programs) > 0, list(allowed[:])
 	return found
+}
+
+// isRunc returns whether a program is runc, which protects itself by running from a copy in memory or an overlay.
+func isRunc(executable string) bool {
+	return filepath.Base(executable) == "runc" || strings.HasPrefix(executable, "/memfd:runc_cloned:")
 }
 
 func (c *container) close() {

@@ -27,7 +27,7 @@ class Container:
     variables: Variables
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.pod}/{self.name} ({self.id[:8]})"
+        return f"{self.pod}/{self.name} ({self.id[:8]})"
 
     @property
     def is_agent(self) -> bool:

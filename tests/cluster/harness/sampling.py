@@ -14,7 +14,8 @@ from lab.host import run
 from harness.exclusivity import Verdict, judge
 from harness.node import Node
 from harness.release import NAMESPACE
-from harness.samples import SampleLog, SampleLogError, parse
+from harness.samples import SampleLog, parse
+from harness.waiting import eventually
 
 SOURCE: Final = Path(__file__).with_name("sampler.go")
 PROGRAM: Final = "/run/sampler"  # on the node
@@ -30,11 +31,13 @@ class Sampler:
     def verdict(self) -> Verdict:
         """Ends the sampler and judges its log, of which a copy stays beside the lab's other logs."""
         self.node.sh("killall sampler")
-        self.node.sh("while pidof sampler > /dev/null; do sleep 0.1; done")
-        log = self.log()
-        if not log.complete:
-            raise SampleLogError(f"the sampler on {self.node.name} has ended too early")
-        return judge(log, synchronizations(self.node))
+
+        def complete() -> SampleLog:
+            log = self.log()
+            assert log.complete, f"the sampler on {self.node.name} has not written the end of its log"
+            return log
+
+        return judge(eventually(complete, within=30), synchronizations(self.node))
 
     def log(self) -> SampleLog:
         """Returns what the sampler has recorded so far."""
