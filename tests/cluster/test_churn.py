@@ -6,7 +6,7 @@ Only real nodes show this: the cgroups and the threads of all containers are rea
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 from harness.churn import CLAIMED, Wave, plan, templates
 from harness.cluster import Cluster
-from harness.exclusivity import Fault, Kind
+from harness.exclusivity import Fault, Kind, Verdict
 from harness.holding import ALL, hold
 from harness.kubectl import condition
 from harness.manifests import Object
@@ -90,7 +90,8 @@ class Churn:
             self.done["pods resized"] += len(pods)
 
     def _kill_agent(self, node: Node) -> None:
-        node.kill_container(node.running_container("agent"))
+        # after its former end, it may not run again yet
+        node.kill_container(eventually(lambda: node.running_container("agent")))
         self.done["agents killed"] += 1
 
     def _run(self, *words: str, text: str | None = None) -> None:
@@ -115,19 +116,29 @@ def test_claims_are_exclusive_at_every_moment_of_churn(
 
     with ExitStack() as stack:
         samplers = [stack.enter_context(sampled(node)) for node in cluster.nodes]
-        churn.run(plan(SEED, names, WAVES, KILL_EVERY))
-        running = eventually(at_rest, within=240)
-        verdicts = {sampler.node.name: sampler.verdict() for sampler in samplers}
+        try:
+            churn.run(plan(SEED, names, WAVES, KILL_EVERY))
+            running = eventually(at_rest, within=240)
+        finally:
+            verdicts = {sampler.node.name: sampler.verdict() for sampler in samplers}
+            with capsys.disabled():
+                for line in figures(churn, verdicts):
+                    report(line)
 
-    with capsys.disabled():
-        counts = ", ".join(f"{what}: {count}" for what, count in sorted(churn.done.items()))
-        report(f"churn with seed {SEED}: {churn.done.total()} operations ({counts})")
-        for name, verdict in verdicts.items():
-            for line in verdict.lines():
-                report(f"{name}: {line}")
+    # an agent that never comes back would excuse everything
+    assert all(span.end < verdict.log.end for verdict in verdicts.values() for span in verdict.absences)
     seen = {uid for verdict in verdicts.values() for uid in verdict.log.containers}
     assert {container.removeprefix("containerd://") for container in running} <= seen
     assert not [violation for verdict in verdicts.values() for violation in verdict.violations]
+
+
+def figures(churn: Churn, verdicts: Mapping[str, Verdict]) -> Iterator[str]:
+    """Describes what was done and what was found."""
+    counts = ", ".join(f"{what}: {count}" for what, count in sorted(churn.done.items()))
+    yield f"churn with seed {SEED}: {churn.done.total()} operations ({counts})"
+    for name, verdict in verdicts.items():
+        for line in verdict.lines():
+            yield f"{name}: {line}"
 
 
 def test_containers_that_leave_their_cpus_are_found(workspace: Workspace, node: Node) -> None:

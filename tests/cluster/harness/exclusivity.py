@@ -19,9 +19,8 @@ from typing import Final
 from dracpu_api.cpuset import CpuSet, union
 from harness.samples import SampleLog, Snapshot, cpus_of
 
-# The agent answers Synchronize with the updates of containers that were created while it did not run, and the runtime
-# applies them afterwards.
-REPAIRED_AFTER: Final = 1.0
+# An agent that has synchronized moves containers that were being started at that moment a little later.
+REPAIRED_AFTER: Final = 1.0  # seconds
 
 
 class Kind(StrEnum):
@@ -112,7 +111,7 @@ class Verdict:
 
 
 def judge(log: SampleLog, synchronized: Iterable[float]) -> Verdict:
-    """Finds all violations in a log; `synchronized` has the times at which agents answered Synchronize."""
+    """Finds all violations in a log; `synchronized` has the times at which the runtime had synchronized an agent."""
     absences = absences_of_agent(log, synchronized)
     violations, excused = [], []
     for found in violations_in(log):

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from lab.host import run
 
 from harness.exclusivity import Verdict, judge
 from harness.node import Node
-from harness.release import NAMESPACE
 from harness.samples import SampleLog, parse
 from harness.waiting import eventually
 
@@ -67,6 +67,7 @@ def build(target: Path) -> Path:
 
 
 def synchronizations(node: Node) -> list[float]:
-    """Returns when the agents of a node answered the runtime's Synchronize, by the runtime's times in their logs."""
-    lines = node.sh(f"grep -h 'runtime synchronized' /var/log/pods/{NAMESPACE}_*/agent/*.log").splitlines()
-    return [datetime.fromisoformat(line.split(" ", 1)[0]).timestamp() for line in lines]
+    """Returns when the runtime had applied the answers of the node's agents to Synchronize, by the runtime's log."""
+    lines = node.sh("grep 'dra-cpu.* connected and synchronized' /var/log/containerd.log").splitlines()
+    times = (re.match('time="(.+?)"', line) for line in lines)
+    return [datetime.fromisoformat(time[1]).timestamp() for time in times if time]
