@@ -153,6 +153,10 @@ class Node:
 
 
 def _find_cgroup(container: str) -> str:
-    """Returns the command that prints the folder of a container's cgroup, with either cgroup driver of the kubelet."""
+    """Returns the command that prints the folder of a container's cgroup, with either cgroup driver of the kubelet.
+
+    Its errors are dropped: they name folders of other containers, which ended meanwhile.
+    """
     name = container.removeprefix("containerd://")
-    return rf"find /sys/fs/cgroup/kubepods* -type d \( -name {name} -o -name cri-containerd-{name}.scope \)"
+    names = rf"\( -name {name} -o -name cri-containerd-{name}.scope \)"
+    return f"find /sys/fs/cgroup/kubepods* -type d {names} 2> /dev/null"
