@@ -32,7 +32,7 @@ SEED: Final = 12
 SECONDS: Final = 170  # a wave that has begun is completed
 WAVES: Final = 60
 PACE: Final = 5.0  # seconds from the start of one wave to the start of the next
-KILL_EVERY: Final = 8  # waves
+KILL_EVERY: Final = 12  # waves
 
 Task = Callable[[], object]
 

@@ -52,7 +52,7 @@ def sampled(node: Node) -> Iterator[Sampler]:
     program = build(node.kubectl.lab.paths.machine / "sampler").read_bytes()
     encoded = base64.encodebytes(gzip.compress(program)).decode()
     node.sh(f"base64 -d << end | gunzip > {PROGRAM}\n{encoded}end\nchmod +x {PROGRAM}")
-    node.sh(f"setsid {PROGRAM} > {LOG} 2>&1 < /dev/null & until [ -s {LOG} ]; do sleep 0.1; done")
+    node.sh(f"rm -f {LOG}; setsid {PROGRAM} > {LOG} 2>&1 < /dev/null & until [ -s {LOG} ]; do sleep 0.1; done")
     try:
         yield Sampler(node)
     finally:
