@@ -20,6 +20,7 @@ FOREIGN_MESSAGES = {
     "timed out trying to allocate devices": "kube-scheduler",
     "hostPath type check failed": "kubelet",
     "DRA driver dra.cpu is not registered": "kubelet",
+    'required plugin "dra-cpu" not present': "containerd",
     "failed post-install": "helm",
     "has no deployed releases": "helm",
     "invalid ownership metadata": "helm",
