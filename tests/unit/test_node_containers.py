@@ -230,6 +230,18 @@ def test_the_runtimes_record_of_a_container_is_not_taken_for_what_its_cgroup_has
     assert state.containers.next_push() is None  # known from the former connection
 
 
+def test_without_pushes_two_replies_move_a_container_whose_record_is_right_already():
+    state = node(runtime=OLD_RUNTIME)
+    state.grant(request(1, share(NUMA1, 2)))
+    shared = cpus("2-7") - state.claims[uid(1)].cpus
+    state.containers.disconnected()
+    move = ContainerUpdate("listed", shared)
+    updates, _ = state.containers.synchronize([container("listed", cpus=shared)])
+    assert updates == (move,), "its cgroup may have been written before its record"
+    assert move in state.containers.create(container("second")).updates, "the first update may have failed"
+    assert move not in state.containers.create(container("third")).updates
+
+
 def test_without_safe_pushes_containers_get_freed_cpus_with_the_next_hook():
     state = node(runtime=OLD_RUNTIME)
     state.grant(request(1, share(NUMA1, 2), pods=["p"]))

@@ -34,6 +34,7 @@ class Tracked:
     sent: CpuSet  # the last CPUs that the runtime accepted; EMPTY: none, or not known
     possible: CpuSet | None  # the CPUs that its cgroup may allow; None: not known, so any
     pending: CpuSet = EMPTY  # the answer to the kubelet's update, which the runtime may apply at any moment
+    replied: bool = False  # a reply has included `sent` since the container runs
     moved: tuple[str, ...] = ()  # containers that the reply to its creation moves
     overdue: bool = False  # its next event has not come for so long that nothing waits for it any more
     events: int = 0  # grows with each event that may change its CPUs
@@ -57,11 +58,14 @@ class Tracked:
     def send_in_reply(self, cpus: CpuSet) -> None:
         """The reply to a hook about another container includes an update; the runtime does not report its failure."""
         self._add(cpus)
+        self.replied = self.stage is Stage.RUNNING
 
     def send_again_in_reply(self) -> None:
-        """A second reply repeats the update. Without pushes no better confirmation can be had."""
-        if not self.pending:
+        """A reply repeats the CPUs. With the second reply to a running container they count as applied: without pushes
+        no better confirmation can be had."""
+        if self.replied and not self.pending:
             self.possible = self.sent
+        self.replied = True
 
     def repeat(self, cpus: CpuSet) -> None:
         """The answer to the kubelet's update repeats its CPUs; the runtime applies it after the hook."""
@@ -71,7 +75,7 @@ class Tracked:
     def updated(self) -> None:
         """The kubelet's update has succeeded."""
         if not self.pending:  # this was reported later than anything waits for it
-            self.possible = None
+            self.possible, self.replied = None, False
         elif self.sent == self.pending and self.stage is Stage.RUNNING:
             self.possible = self.pending
         self.pending = EMPTY
@@ -81,7 +85,7 @@ class Tracked:
         """The container runs: from now on updates change its cgroup."""
         if self.stage is not Stage.STARTING:
             self.possible = None  # its start was not checked, or was assumed before
-        self.stage = Stage.RUNNING
+        self.stage, self.replied = Stage.RUNNING, False
         self.events += 1
 
     def expire(self) -> None:
@@ -90,7 +94,7 @@ class Tracked:
         self.overdue = True
         if self.stage is Stage.STARTING or self.pending:
             self.stage = Stage.RUNNING
-            self.possible, self.pending = None, EMPTY
+            self.possible, self.pending, self.replied = None, EMPTY, False
             self.events += 1
 
     def pushed(self, cpus: CpuSet, *, undisturbed: bool) -> None:
@@ -105,6 +109,6 @@ class Tracked:
         self.sent = EMPTY
 
     def _add(self, cpus: CpuSet) -> None:
-        self.sent = cpus
+        self.sent, self.replied = cpus, False
         self.possible = None if self.possible is None else self.possible | cpus
         self.events += 1
