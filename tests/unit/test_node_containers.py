@@ -461,3 +461,23 @@ def test_a_claims_consumers_are_the_pods_that_it_is_reserved_for_and_those_whose
     state.containers.ended("forgotten")
     state.set_consumers(uid(1), frozenset(["fourth"]))
     assert state.claims[uid(1)].consumers == {"fourth"}
+
+
+def test_a_container_that_ends_before_its_start_is_reported_is_not_taken_for_a_running_one():
+    state = node()
+    state.grant(request(1, share(NUMA1, 2)))
+    state.containers.create(container("short", cdi(1)))
+    state.containers.created("short")
+    state.containers.check_start(container("short", cdi(1)))
+    state.containers.stopped("short")  # containerd reports the end of a program as soon as it can get its lock
+    state.containers.started(container("short", cdi(1)))
+    assert len(state.containers) == 0
+    assert state.release(uid(1)), "nothing runs on the claim"
+
+
+def test_creations_that_failed_without_a_report_are_forgotten_in_the_end():
+    state = node()
+    for number in range(10):
+        state.containers.create(container(f"rejected-{number}"))
+        state.containers.expire(f"rejected-{number}")
+    assert len(state.containers) == 0

@@ -169,8 +169,13 @@ class Board:
 
     def expire(self, container_id: str) -> None:
         """The next event of a container that is being created, started or changed has not come for too long."""
-        if container_id in self._tracked:
-            self._tracked[container_id].expire()
+        tracked = self._tracked.get(container_id)
+        if tracked is None:
+            return
+        if tracked.stage is Stage.CREATING and not tracked.uses:
+            self.stopped(container_id)  # it failed, and the runtime did not report that
+        else:
+            tracked.expire()
 
     def stopped(self, container_id: str) -> frozenset[str]:
         """The container is gone; returns the claims that it belonged to."""

@@ -46,6 +46,7 @@ class Containers:
         self.division = division
         self._evidences = Evidences({})
         self._board = Board()
+        self._ended: set[str] = set()  # until they are removed: a late report of a start or update revives none of them
         self._unused = unused
         self._changed = changed
 
@@ -104,6 +105,7 @@ class Containers:
             return proven
 
         updates = self._board.replace_all(containers, uses, self.division)
+        self._ended.clear()
         self.connection = Connection.SYNCHRONIZED
         self._unused(None)
         self._changed()
@@ -171,19 +173,25 @@ class Containers:
 
     def _notice(self, container: Container) -> UnprovenContainer | None:
         """Takes note of a running container whose creation was not reported, as the list was sent meanwhile."""
-        if container.id in self._board or not self.synchronized:
+        if container.id in self._board or container.id in self._ended or not self.synchronized:
             return None
         uses, unproven = self._uses_or_shared(container)
         self._board.found_running(container, uses)
         return unproven
 
     def ended(self, container_id: str) -> None:
-        """A container is gone; CPUs of a lingering claim that no container uses any more become shared again."""
+        """A container has ended; CPUs of a lingering claim that no container uses any more become shared again."""
+        self._ended.add(container_id)
         self._unused(self._board.stopped(container_id))
         self._changed()
 
+    def removed(self, container_id: str) -> None:
+        """A container is gone, so that no more is reported about it; its end may not have been reported."""
+        self.ended(container_id)
+        self._ended.discard(container_id)
+
     def stopped(self, container_id: str) -> tuple[ContainerUpdate, ...]:
-        """A container is gone, in a hook whose reply can give the others the CPUs that became free."""
+        """A container has ended, in a hook whose reply can give the others the CPUs that became free."""
         self.ended(container_id)
         if self.runtime.unsolicited_updates:
             return ()
