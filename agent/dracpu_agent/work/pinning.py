@@ -8,7 +8,7 @@ are being started on CPUs of the claim: no update reaches them before they run.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -19,10 +19,10 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.containers import Connection, UnprovenContainer
 from dracpu_agent.placement.proof import UnknownConsumerError
+from dracpu_agent.work.retries import Retries
 from dracpu_api.errors import DriverError
 
 PUSH_SECONDS: Final = 10.0
-RETRY_SECONDS: Final = 2.0
 READ_AGAIN_SECONDS: Final = 30.0  # a claim that could not be read for a container that runs already
 # A container starts within a second of its creation. After a longer wait the claim is prepared all the same: the start
 # is refused then if the claim's containers are there first.
@@ -72,6 +72,9 @@ class Pinning:
         updates, unproven = self._node.containers.synchronize(containers)
         self._to_prove.clear()
         self._note_unproven(unproven)
+        for container in containers:
+            if not container.started:
+                self._expect_report(container.id)
         return updates
 
     def synchronized(self) -> None:
@@ -107,7 +110,8 @@ class Pinning:
     def update(self, container: Container) -> ContainerUpdate | None:
         """The kubelet changes a container's resources: repeats its CPUs, which must not change."""
         cpus = self._node.containers.repeat_cpus(container.id)
-        self._expect_report(container.id)
+        if container.id not in self._due:  # the kubelet repeats an update that has failed, every 10 s or so
+            self._expect_report(container.id)
         return ContainerUpdate(container.id, cpus) if cpus else None
 
     def updated(self, container: Container) -> None:
@@ -122,7 +126,7 @@ class Pinning:
 
     def removed(self, container_id: str) -> None:
         """A container is gone; the runtime may not have reported its end."""
-        self._node.containers.ended(container_id)  # no updates: this hook's reply cannot carry them
+        self._node.containers.removed(container_id)  # no updates: this hook's reply cannot carry them
         self._reported(container_id)
 
     def disconnected(self, reason: str) -> None:
@@ -176,22 +180,22 @@ class Pinning:
     async def run(self, pusher: Pusher) -> None:
         """Pushes until cancelled."""
         loop = asyncio.get_running_loop()
-        failed: dict[str, float] = {}  # container -> when its update is sent again
+        retries = Retries()
         while True:
             self._wake.clear()
             await self._prove_again(loop.time())
             self._expire_reports(loop.time())
-            failed = {container: due for container, due in failed.items() if due > loop.time()}
-            while update := self._node.containers.next_push(frozenset(failed)):
-                if not await self._push(pusher, update):
-                    failed[update.container_id] = loop.time() + RETRY_SECONDS
+            while update := self._next_push(retries):
+                applied = await self._push(pusher, update)
+                retries.answered(update.container_id, loop.time(), applied=applied)
+            deadlines = [*self._due.values(), self._prove_at, retries.due(loop.time())]
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._next_deadline(failed)):
+                async with asyncio.timeout_at(min((due for due in deadlines if due is not None), default=None)):
                     await self._wake.wait()
 
-    def _next_deadline(self, failed: Mapping[str, float]) -> float | None:
-        deadlines = [*failed.values(), *self._due.values()]
-        return min(deadlines if self._prove_at is None else [*deadlines, self._prove_at], default=None)
+    def _next_push(self, retries: Retries) -> ContainerUpdate | None:
+        containers = self._node.containers
+        return containers.next_push(retries.waiting(asyncio.get_running_loop().time(), containers.division))
 
     def _expire_reports(self, now: float) -> None:
         for container_id in [known for known, due in self._due.items() if due <= now]:
@@ -203,19 +207,20 @@ class Pinning:
         """Reads the claims of containers whose pods may have joined them while no agent ran."""
         if self._prove_at is not None and now < self._prove_at:
             return
-        unread: list[UnprovenContainer] = []
+        unread = False
         while self._to_prove and self._node.containers.connection is Connection.PUSHABLE:
             found = self._to_prove.pop()
             assert found.claim_to_read is not None
             try:
                 await self._learn_consumers(found.claim_to_read)
                 self._node.containers.prove_again(found.container)
-            except NotReadyError as error:
+            except NotReadyError as error:  # the others could not be read now either, and pushes wait meanwhile
                 log.warning("claim of a container not read", container=str(found.container), error=str(error))
-                unread.append(found)
+                unread = True
+                self._to_prove.append(found)
+                break
             except (ClaimError, PlacementError) as error:
                 log.warning("container still without its claim", container=str(found.container), error=str(error))
-        self._to_prove += unread
         self._prove_at = now + READ_AGAIN_SECONDS if unread else None
 
     async def _push(self, pusher: Pusher, update: ContainerUpdate) -> bool:
