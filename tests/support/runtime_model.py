@@ -13,7 +13,7 @@ from nodes import NODE, machine, request, revived, share, spec, uid
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.errors import ClaimError, PlacementError
-from dracpu_agent.node import NodeState
+from dracpu_agent.node import Granted, NodeState
 from dracpu_agent.placement.container import ContainerUpdate, RuntimeInfo
 from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.proto import nri_pb2 as nri
@@ -80,10 +80,11 @@ class ModelNode:
         self.push: Push | None = None
         self.answered: dict[str, HeldClaim] = {}  # claims whose Prepare has been answered, until Unprepare
         self.waiting: dict[str, HeldClaim] = {}  # granted claims whose Prepare waits
+        self._granted: dict[str, Granted] = {}
         self.refused_by_others: set[str] = set()  # containers that another plugin will refuse to create
         self.refusals: list[str] = []  # why the agent has refused containers
         self.update_failed = False  # the runtime has failed to apply an update of another container
-        self._pods = 0
+        self._list_again = False  # the agent connects anew, as the list may not be complete
         self.synchronize()
 
     # ---- the agent
@@ -106,15 +107,18 @@ class ModelNode:
         updates, _ = containers.synchronize(inventory.containers())
         self._apply(updates)
         containers.allow_pushes()
+        self._list_again = not self.generation.info.lists_completely
 
     def disconnect(self) -> None:
         if self.push is not None:
             self.answer_push(lost=True)
+        self._list_again = False
         self.state.containers.disconnected()
 
     def restart_agent(self) -> None:
         """Kills the agent; the next one starts from the checkpoint, without a connection."""
         self.push = None
+        self._list_again = False
         self.waiting.clear()
         saved = checkpoint.decode(checkpoint.encode(self.state.checkpoint()))
         self.state = revived(saved, self.state.topology)
@@ -146,6 +150,12 @@ class ModelNode:
         except ClaimError:
             return
         self.waiting[uid(number)] = granted.claim
+        self._granted[uid(number)] = granted
+
+    def undo(self, claim_uid: str) -> None:
+        """A later step of Prepare has failed."""
+        del self.waiting[claim_uid]
+        self.state.undo(self._granted.pop(claim_uid))
 
     def may_answer(self, claim_uid: str) -> bool:
         claim = self.waiting[claim_uid]
@@ -184,6 +194,24 @@ class ModelNode:
         container = self.containerd.containers[name]
         for steps in (self.containerd.stop(container), self.containerd.remove(container)):
             self._begin(steps, container)
+
+    def exit(self, name: str) -> None:
+        """The program ends by itself, possibly during a call about its container."""
+        self._begin(self.containerd.exit(self.containerd.containers[name]), self.containerd.containers[name])
+
+    def remove(self, name: str) -> None:
+        """The kubelet removes a container that has ended."""
+        self._begin(self.containerd.remove(self.containerd.containers[name]), self.containerd.containers[name])
+
+    def running_processes(self) -> list[str]:
+        """Containers whose program may end by itself."""
+        return [known.id for known in self.containerd.containers.values() if known.process and known.running]
+
+    def ended(self) -> list[str]:
+        """Containers that have ended, and that no call is about."""
+        busy = {known.container.id for known in self.procedures}
+        stopped = (known for known in self.containerd.containers.values() if known.state == nri.CONTAINER_STOPPED)
+        return [known.id for known in stopped if known.id not in busy]
 
     def startable(self) -> list[str]:
         """Created containers of pods that the kubelet has not given up."""
@@ -268,7 +296,7 @@ class ModelNode:
                 case nri.STOP_CONTAINER if self._reports_end(step.container):
                     self._apply(containers.stopped(message.id))
                 case nri.REMOVE_CONTAINER if self._reports_end(step.container):
-                    containers.ended(message.id)
+                    containers.removed(message.id)
         except PlacementError as error:
             self.refusals.append(str(error))
             raise HookError(str(error)) from error
@@ -310,6 +338,12 @@ class ModelNode:
         """Every process of a claim that may run elsewhere than on the claim's CPUs."""
         return [container.id for container, cpus, claimed in self.running() if claimed and cpus != claimed]
 
+    def phantoms(self) -> list[str]:
+        """Every claim that lingers although no container belongs to it."""
+        used = {known.pod.uid for known in self.containerd.listed()}
+        lingering = [claim_uid for claim_uid, claim in self.state.claims.items() if claim.lingering]
+        return [claim_uid for claim_uid in lingering if f"pod-{claim_uid}" not in used]
+
     def rest(self) -> None:
         """Lets everything that is under way come to its end, as it does within a second; nothing fails any more."""
         self.containerd.failing_updates.clear()
@@ -327,6 +361,9 @@ class ModelNode:
         while self.procedures:
             self.advance(0)
         if not self.connected:
+            self.synchronize()
+        if self._list_again:
+            self.disconnect()
             self.synchronize()
         for name in list(self.containerd.containers):
             self.expire(name)

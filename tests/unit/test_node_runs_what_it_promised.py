@@ -59,6 +59,7 @@ class History:
     def rest(self) -> None:
         self.node.rest()
         self.check()
+        assert self.node.phantoms() == []
         if self.calm:
             assert self.node.refusals == []
         self.excused = False
@@ -102,9 +103,13 @@ class History:
         yield Kind(15, [(f"start {name}", partial(node.start, name)) for name in node.startable()])
         yield Kind(5, [(f"resize {name}", partial(node.resize, name)) for name in node.idle()])
         yield Kind(1, [(f"end {name}", partial(node.end, name)) for name in node.idle()])
+        yield Kind(1, [(f"exit of {name}", partial(node.exit, name)) for name in node.running_processes()])
+        yield Kind(3, [(f"remove {name}", partial(node.remove, name)) for name in node.ended()])
         if node.connected:
-            fresh = [number for number in (1, 2) if uid(number) not in node.state.claims]
+            fresh = [number for number in (1, 2) if uid(number) not in {*node.answered, *node.waiting}]
             yield Kind(5, [(f"prepare {known}", partial(node.prepare, known, "cpudevnuma001", 2)) for known in fresh])
+            # a later step of Prepare fails, and the kubelet does not repeat it
+            yield Kind(1, [(f"undo {known}", partial(node.undo, known)) for known in node.waiting])
         over = [known for known in node.answered if not node.in_a_call(known)]
         yield Kind(1, [(f"unprepare {known}", partial(node.unprepare, known)) for known in over])
 

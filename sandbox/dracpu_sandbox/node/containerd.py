@@ -35,6 +35,7 @@ class Moment(Enum):
     RUNNING = auto()  # PostStartContainer has not been called
     UPDATE_ALLOWED = auto()  # the UpdateContainer hook has returned; its answer is not applied
     UPDATED = auto()  # PostUpdateContainer has not been called
+    ENDED = auto()  # StopContainer has been called; its state is still RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,14 @@ class Containerd:
         """Ends a container's program."""
         container.state, container.process = nri.CONTAINER_STOPPED, False
         yield Report(nri.STOP_CONTAINER, container)
+
+    def exit(self, container: Container) -> Steps:
+        """The program of a RUNNING container ends by itself. This is reported before the state changes, and possibly
+        before PostStartContainer or PostUpdateContainer."""
+        container.process = False
+        yield Report(nri.STOP_CONTAINER, container)
+        yield Moment.ENDED
+        container.state = nri.CONTAINER_STOPPED
 
     def remove(self, container: Container) -> Steps:
         """Removes a container from the list."""
