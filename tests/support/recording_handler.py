@@ -99,9 +99,10 @@ async def running(
     name: str = "dra-cpu",
     index: str = "45",
     answered: Callable[[str, float], None] | None = None,
+    delays: ReconnectDelays = AT_ONCE,
 ) -> AsyncIterator[NriPlugin]:
     """A running plugin that reconnects at once."""
-    plugin = NriPlugin(socket, handler, name=name, index=index, delays=AT_ONCE, answered=answered)
+    plugin = NriPlugin(socket, handler, name=name, index=index, delays=delays, answered=answered)
     task = asyncio.create_task(plugin.run(), name="plugin under test")
     try:
         yield plugin

@@ -1,10 +1,11 @@
 """The plugin connects, is configured, receives the list of containers, and reconnects after every kind of loss."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recording_handler import RecordingHandler, running
+from recording_handler import AT_ONCE, RecordingHandler, running
 
 from dracpu_agent.placement.container import ContainerUpdate
 from dracpu_agent.runtime.plugin import ReconnectDelays
@@ -130,6 +131,15 @@ async def test_a_runtime_whose_list_may_not_be_complete_is_asked_for_a_second_on
         for name in "abc":  # a third list would be asked for during these calls
             await runtime.create_container(PodSandbox(name), "app")
     assert runtime.connections == 2
+
+
+async def test_a_list_after_a_broken_connection_is_not_taken_for_the_second_one(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    runtime = NriRuntime(tmp_path / "s", name="cri-o", version="1.34.0", nri_version="")
+    async with runtime, running(tmp_path / "s", handler, delays=replace(AT_ONCE, list_again=0.2)):
+        await runtime.synchronized()
+        await runtime.restart()  # containers were started without the agent since
+        await runtime.until(lambda: runtime.connections == 3)
 
 
 async def test_the_plugin_reconnects_to_a_restarted_runtime(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ class NriPlugin:
             if self._reconnect_at_once:  # containers that are created without the plugin get no CPUs
                 self._reconnect_at_once = False
                 continue
+            self._lists_due = 0  # containers may have started unseen since, so that another list is needed
             if served > 0 or reason != last_reason:
                 log.warning("container runtime not connected", socket=str(self._socket), reason=reason)
             last_reason = reason
