@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class WholeNode:
         self.agent: Agent | None = None
         self.plugin: RegisteredPlugin | None = None
         self._stack = contextlib.AsyncExitStack()
+        self._running: asyncio.Task[None] | None = None
         self._pods = 0
 
     @property
@@ -114,8 +115,8 @@ class WholeNode:
         runtime is synchronized."""
         client = await self._stack.enter_async_context(ApiClient(ApiAccess(self.api.url), version="test"))
         self.agent = Agent(self.options, self.topology, client)
-        running = asyncio.create_task(self.agent.run())
-        self._stack.push_async_callback(_end, running)
+        self._running = asyncio.create_task(self.agent.run())
+        self._stack.push_async_callback(_end, self._running)
         await self.start_kubelet()
         if pins:
             await self.runtime.synchronized()
@@ -137,6 +138,11 @@ class WholeNode:
         assert self.agent is not None
         self.agent.read_machine_again()
 
+    def terminate_agent(self) -> None:
+        """Does what the agent does on SIGTERM, while the kubelet stays connected; `stop_agent` waits for the end."""
+        assert self._running is not None
+        self._running.cancel()
+
     async def stop_agent(self) -> None:
         """Ends the agent and the fake kubelet."""
         await self._stack.aclose()
@@ -153,10 +159,11 @@ async def whole_node(
     topology: Topology | None = None,
     tree: tuple[Path, Path] | None = None,
     gates: Iterable[str] = (),
+    runtime_at: Callable[[Path], NriRuntime] = NriRuntime,
 ) -> AsyncIterator[WholeNode]:
     """Starts a node with its agent and waits until it is ready; `gates` are feature gates that are enabled, too."""
     with kubelet_root() as root:
-        async with FakeApi() as api, NriRuntime(root / "nri.sock") as runtime:
+        async with FakeApi() as api, runtime_at(root / "nri.sock") as runtime:
             api.gates.update(gates)
             api.add("nodes", {"metadata": {"name": NODE}})
             node = WholeNode(root, api, runtime, topology or machine())
