@@ -4,6 +4,7 @@ import asyncio
 import shutil
 
 import pytest
+from fake_kubelet import FakeKubelet
 from fake_pod_resources import pod_resources
 from newer_agent import body_of, rewritten
 from nodes import NODE, claim_object, outstanding, ref, share, spec, uid, whole
@@ -234,11 +235,13 @@ async def test_a_restarted_agent_writes_the_cdi_files_that_are_missing():
     async with whole_node() as node:
         node.claim(claim_object(1, [share(NUMA1, 2)]))
         await node.kubelet.prepare_one(ref(1))
+        pinned = await node.runtime.create_container(node.pod(), "pinned", cdi_devices=[cdi(1)])
         before = files_in(node.root / "cdi")
         await node.stop_agent()
         shutil.rmtree(node.root / "cdi")
         await node.start_agent()
         assert files_in(node.root / "cdi") == before
+        assert node.runtime.cpuset_of(pinned) == "4-5"
         await node.api.until(lambda: "CDIFilesRepaired" in [event["reason"] for event in node.api.all("events")])
 
 
@@ -329,6 +332,23 @@ async def test_a_claim_that_is_prepared_during_a_restart_of_the_runtime_waits_fo
         await node.runtime.start()
         (device,) = await preparing
         assert device.cdi_ids == (cdi(1),)
+
+
+async def test_the_kubelets_reason_to_refuse_the_driver_is_reported_until_it_accepts_it():
+    def registration():
+        condition = node.condition("KubeletRegistered")
+        return condition.get("status"), condition.get("reason")
+
+    async with whole_node() as node:
+        async with FakeKubelet(node.root, knows=["v2.DRAPlugin"]) as kubelet:
+            with pytest.raises(KubeletError):
+                await kubelet.register("dra.cpu")
+        await node.api.until(lambda: registration() == ("False", "Refused"))
+        assert "none of ['v1.DRAPlugin'" in node.condition("KubeletRegistered")["message"]
+        status, reasons = await node.probe("/readyz")
+        assert (status, "none of ['v1.DRAPlugin'" in reasons) == (503, True)
+        await node.start_kubelet()
+        await node.api.until(lambda: registration() == ("True", "Registered"))
 
 
 async def test_a_kubelet_that_restarts_with_the_static_cpu_manager_closes_the_node_until_it_restarts_without():
