@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recording_handler import AT_ONCE, RecordingHandler, running
+from background import background
+from recording_handler import AT_ONCE, SHARED, RecordingHandler, running
 
 from dracpu_agent.placement.container import ContainerUpdate
-from dracpu_agent.runtime.plugin import ReconnectDelays
+from dracpu_agent.runtime.plugin import NriPlugin, ReconnectDelays
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.node.containers import Container, PodSandbox
@@ -230,3 +231,52 @@ async def test_hooks_in_progress_are_cancelled_with_the_connection(tmp_path: Pat
 def test_the_delay_between_attempts_doubles_up_to_a_limit() -> None:
     delays = ReconnectDelays(first=0.2, longest=5.0)
     assert [delays.after(failures) for failures in (1, 2, 3, 5, 6, 10_000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were slept, instead of sleeping."""
+    seconds: list[float] = []
+    sleep = asyncio.sleep
+
+    async def at_once(delay: float) -> None:
+        seconds.append(delay)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    return seconds
+
+
+async def test_after_many_disconnects_in_a_row_the_plugin_still_reconnects_ever_more_slowly(
+    tmp_path: Path, slept: list[float]
+) -> None:
+    handler = RecordingHandler()
+    plugin = NriPlugin(tmp_path / "s", handler, delays=ReconnectDelays(first=0.2, longest=5.0, stable=1000.0))
+    async with NriRuntime(tmp_path / "s") as runtime, background(plugin.run()):
+        for _ in range(7):
+            await handler.is_synchronized.wait()
+            runtime.drop()
+            await handler.is_disconnected.wait()
+        await handler.is_synchronized.wait()
+        container = await runtime.create_container(PodSandbox("web"), "app")
+        assert runtime.cpuset_of(container) == str(SHARED)
+    assert slept == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+async def test_the_delays_start_again_after_a_connection_that_lasted(tmp_path: Path, slept: list[float]) -> None:
+    handler = RecordingHandler()
+    plugin = NriPlugin(tmp_path / "s", handler, delays=ReconnectDelays(first=0.2, longest=5.0, stable=0.000_001))
+    async with NriRuntime(tmp_path / "s") as runtime:
+        runtime.refuse_registration = "not now"
+        async with background(plugin.run()):
+            while len(slept) < 6:
+                handler.is_disconnected.clear()
+                await handler.is_disconnected.wait()
+            runtime.refuse_registration = ""
+            await handler.is_synchronized.wait()
+            refused = list(slept)
+            runtime.drop()
+            await handler.is_disconnected.wait()
+            await handler.is_synchronized.wait()
+    assert refused[:6] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
+    assert slept[len(refused) :] == [0.2]
