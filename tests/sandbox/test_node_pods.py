@@ -65,6 +65,36 @@ async def test_init_containers_run_one_after_the_other_before_the_main_container
         assert set(world.events("Started")) == {f"Container started: {name}" for name in ("one", "two", "main")}
 
 
+async def test_a_sidecar_with_a_claim_keeps_its_cpus_beside_the_main_container() -> None:
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2, "proxy"), share(NUMA1, 1, "work", 1)], "web")
+        world.pod(
+            "web",
+            {"cpus": "claim-1"},
+            initContainers=[
+                container("proxy", request="proxy", restartPolicy="Always"),
+                container("setup", "true", request="work"),
+            ],
+            containers=[container("main", request="work"), container("helper")],
+        )
+        await world.runs("web")
+        assert world.pinned("web") == "proxy: 4-5, main: 6, helper: 2-3,7"
+        assert world.node.logs("default", "web", "setup") == "Cpus_allowed_list:\t6\n"
+
+
+async def test_a_container_that_asks_for_extended_resources_runs_on_the_claim_made_for_them() -> None:
+    mapping = {"containerName": "main", "resourceName": "example.com/cpu", "requestName": "container-0-request-0"}
+    async with one_node() as world:
+        world.claim(1, [share(NUMA1, 2, mapping["requestName"])], "db")
+        world.pod(
+            "db",
+            containers=[container("main"), container("helper")],
+            status={"extendedResourceClaimStatus": {"resourceClaimName": "claim-1", "requestMappings": [mapping]}},
+        )
+        await world.runs("db")
+        assert world.pinned("db") == "main: 4-5, helper: 2-3,6-7"
+
+
 async def test_a_succeeded_pod_releases_its_cpus_and_keeps_its_logs() -> None:
     async with one_node() as world:
         world.claim(1, [share(NUMA1, 2)], "job")

@@ -44,7 +44,11 @@ class OneNode:
         self.api.add("resourceclaims", claim_object(number, results, pods=pods), namespace="default")
 
     def pod(self, name: str, claims: Mapping[str, str] | None = None, **fields: Any) -> None:
-        """Adds a pod that is bound to the node and has one container, `main`; its UID is its name by default."""
+        """Adds a pod that is bound to the node and has one container, `main`; its UID is its name by default.
+
+        `status` is added to the pod's status, all other fields to its spec.
+        """
+        status = fields.pop("status", {})
         container = {
             "name": "main",
             "image": "busybox",
@@ -59,7 +63,7 @@ class OneNode:
                 "resourceClaims": [{"name": k, "resourceClaimName": v} for k, v in (claims or {}).items()],
                 **fields,
             },
-            "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]},
+            "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}], **status},
         }
         self.api.add("pods", body, namespace="default")
 
