@@ -25,8 +25,10 @@ class Claims:
     def __init__(self, *objects: dict[str, Any]) -> None:
         self.objects = {made["metadata"]["uid"]: made for made in objects}
         self.away = False
+        self.read_count = 0
 
     async def read(self, ref: ClaimRef, seconds: float) -> dict[str, Any]:
+        self.read_count += 1
         await asyncio.sleep(0)
         if self.away:
             raise NotReadyError("the API server does not answer")

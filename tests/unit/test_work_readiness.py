@@ -59,8 +59,10 @@ async def test_a_known_claim_waits_for_the_runtime_too(tmp_path):
         claims.away = True
         waiting = asyncio.create_task(agent.transactions.prepare(ref(1)))
         await asyncio.sleep(0)
+        assert claims.read_count == 1
         synchronize(agent)
         assert await waiting == first
+        assert claims.read_count == 2
 
 
 async def test_the_wait_for_the_runtime_ends_with_an_error_that_names_it(tmp_path):

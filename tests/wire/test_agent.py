@@ -329,6 +329,8 @@ async def test_a_claim_that_is_prepared_during_a_restart_of_the_runtime_waits_fo
         await node.api.until(lambda: node.condition("RuntimeConnected").get("status") == "False")
         preparing = asyncio.create_task(node.kubelet.prepare_one(ref(1)))
         await asyncio.sleep(0)
+        await node.kubelet.unprepare_one(ref(2))  # a later call, which does not need the runtime
+        assert not [request for request in node.api.requests if "GET resourceclaims" in str(request)]
         await node.runtime.start()
         (device,) = await preparing
         assert device.cdi_ids == (cdi(1),)
