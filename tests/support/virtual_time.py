@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer instead of waiting for it, so that tests of long delays are exact."""
+"""An event loop whose clock jumps to the next timer instead of waiting for it: tests of long delays are exact."""
 
 import asyncio
 import selectors
