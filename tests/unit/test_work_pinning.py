@@ -1,4 +1,4 @@
-"""What the runtime is sent over time while reports do not come and updates fail; the clock of these tests is virtual."""
+"""What the runtime is sent over time while reports do not come and updates fail, with a virtual clock."""
 
 import asyncio
 import contextlib
