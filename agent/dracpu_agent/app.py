@@ -47,6 +47,7 @@ from dracpu_agent.work.changes import Changes
 from dracpu_agent.work.cpu_manager import CpuManagerWatch
 from dracpu_agent.work.delegation import Delegation
 from dracpu_agent.work.following import Following
+from dracpu_agent.work.lingering import Lingering
 from dracpu_agent.work.outcomes import Outcomes
 from dracpu_agent.work.pinning import Pinning
 from dracpu_agent.work.recovery import recover
@@ -88,8 +89,15 @@ class Agent:
         claims = ApiClaimReader(api, options.node_name)
         pinning = Pinning(node, self._learn_consumers, outcomes.pushed)
         changes.subscribe(pinning.wake)
+        self._lingering = Lingering(node, machine.cgroups)
         self._transactions = ClaimTransactions(
-            node, claims, self._state_file, self._cdi, wait_until_settled=pinning.wait_until_settled, observer=outcomes
+            node,
+            claims,
+            self._state_file,
+            self._cdi,
+            wait_until_settled=pinning.wait_until_settled,
+            observer=outcomes,
+            look_at_pods=self._lingering.look,
         )
         auditor = Auditor(node, claims.read_if_there, self._transactions.release_if_gone, outcomes.released_by_audit)
         self._cdi_repair = CdiRepair(
@@ -137,6 +145,7 @@ class Agent:
             "events": events.run,
             "nri": partial(self._connect, nri),
             "pushes": partial(pinning.run, nri),
+            "lingering": self._lingering.run,
             "audit": auditor.run,
             "cdi files": self._cdi_repair.run,
         }
@@ -148,6 +157,7 @@ class Agent:
             await in_file_thread(self._recover)
             await self._cdi_repair.round()
             self._outcomes.recovered()
+            await self._lingering.look()  # before the runtime lists its containers
             await self._delegation.look()  # before a device is published
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
                 for name, work in self._background.items():

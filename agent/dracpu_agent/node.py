@@ -53,6 +53,7 @@ class NodeState:
         self._ledger = Ledger()
         self._former: Settings | None = None  # whose devices are published while the node settles
         self._earmarks = Earmarks()
+        self._running_pods: frozenset[str] = frozenset()  # of lingering claims
         self._kept = Kept()  # of the checkpoint of an earlier agent
         self._listeners: list[Callable[[], None]] = []
         self.containers = Containers(self._divide({}), self._release_lingering, self._notify)
@@ -213,7 +214,7 @@ class NodeState:
         if uid not in self._ledger.claims:
             return True
         self.containers.forget_unstored(uid)
-        in_use = self.containers.uses(uid) or not self.containers.synchronized
+        in_use = self.containers.uses(uid) or not self.containers.synchronized or self._has_processes(uid)
         if in_use:
             self._ledger.set_lingering(uid, lingering=True)
         else:
@@ -226,6 +227,17 @@ class NodeState:
         claim = self._ledger.claims.get(uid)
         if claim is not None:
             self._with_consumers(claim, reserved_for)
+
+    def set_running_pods(self, pods: frozenset[str]) -> None:
+        """The pods of lingering claims in whose cgroups processes run; the runtime may not list their containers."""
+        self._running_pods = pods
+        if self.containers.synchronized:
+            self._release_lingering(None)
+
+    def kept_for_processes(self) -> frozenset[str]:
+        """The lingering claims without containers whose pods have processes all the same."""
+        lingering = (uid for uid, claim in self._ledger.claims.items() if claim.lingering)
+        return frozenset(uid for uid in lingering if self._has_processes(uid) and not self.containers.uses(uid))
 
     # ---- persistence and change
 
@@ -273,12 +285,17 @@ class NodeState:
         return held
 
     def _release_lingering(self, uids: frozenset[str] | None) -> None:
-        """Releases those of these claims, or of all, that linger and that no container uses any more."""
+        """Releases those of these claims, whose containers have ended, or of all that linger and that nothing uses."""
         for uid in tuple(self._ledger.claims) if uids is None else uids:
             claim = self._ledger.claims.get(uid)
-            if claim is not None and claim.lingering and not self.containers.uses(uid):
+            if claim is None or not claim.lingering or self.containers.uses(uid):
+                continue
+            if uids is not None or not self._has_processes(uid):
                 self._ledger.release(uid)
                 self._changed()
+
+    def _has_processes(self, uid: str) -> bool:
+        return not self._ledger.claims[uid].consumers.isdisjoint(self._running_pods)
 
     def _taken(self) -> CpuSet:
         """CPUs that claims have, or that are kept for them."""

@@ -13,8 +13,10 @@ from dracpu_agent.checkpoint.statefile import StateFile
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.errors import NotReadyError
+from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container
+from dracpu_agent.work.lingering import Lingering
 from dracpu_agent.work.recovery import recover
 from dracpu_agent.work.transactions import ClaimTransactions
 
@@ -60,6 +62,7 @@ class Agent:
         self.node = NodeState(NODE, machine())
         self.state_file = StateFile(root / "state", self.node.checkpoint, lambda _seconds, _problem: None)
         self.cdi = CdiDirectory(root / "cdi")
+        self.lingering = Lingering(self.node, CgroupTree(root / "cgroup"))
         self.transactions = ClaimTransactions(
             self.node,
             claims,
@@ -67,6 +70,7 @@ class Agent:
             self.cdi,
             wait_until_settled=self.push,
             observer=Silent(),
+            look_at_pods=self.lingering.look,
             runtime_seconds=runtime_seconds,  # 0: a Prepare does not wait for the runtime
         )
 

@@ -90,3 +90,26 @@ def test_a_cgroup_to_which_cpuset_is_not_delegated_is_recognized(tmp_path: Path)
     assert CgroupTree(tmp_path).without_cpuset() == "/kubepods.slice"
     write_cgroup(pods, "0-7")
     assert CgroupTree(tmp_path).without_cpuset() == ""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "kubepods/pod1-a",
+        "kubepods/burstable/pod1-a",
+        "kubepods/besteffort/pod1-a",
+        "kubepods.slice/kubepods-pod1_a.slice",
+        "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_a.slice",
+        "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod1_a.slice",
+    ],
+)
+def test_a_pod_runs_while_its_cgroup_has_processes(tmp_path: Path, place: str) -> None:
+    write_cgroup(tmp_path)
+    for parent in reversed(Path(place).parents[:-1]):
+        write_cgroup(tmp_path / parent)
+    tree = CgroupTree(tmp_path)
+    assert tree.running(frozenset(["1-a", "2-b"])) == set()
+    write_cgroup(tmp_path / place)
+    assert tree.running(frozenset(["1-a", "2-b"])) == {"1-a"}
+    write_cgroup(tmp_path / place, populated=False)
+    assert tree.running(frozenset(["1-a", "2-b"])) == set()

@@ -1,4 +1,4 @@
-"""What the runtime is sent over time while reports do not come and updates fail, with a virtual clock."""
+"""What the runtime is sent over time, while reports do not come and updates fail; the clock of the tests is virtual."""
 
 import asyncio
 import contextlib

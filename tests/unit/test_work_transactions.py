@@ -162,7 +162,13 @@ async def test_claims_prepared_at_once_share_checkpoint_writes_but_not_cpus(tmp_
     agent = Agent(tmp_path, claims)
     agent.state_file = StateFile(tmp_path / "state", agent.node.checkpoint, lambda *_: writes.append(1))
     agent.transactions = ClaimTransactions(
-        agent.node, claims, agent.state_file, agent.cdi, wait_until_settled=agent.push, observer=Silent()
+        agent.node,
+        claims,
+        agent.state_file,
+        agent.cdi,
+        wait_until_settled=agent.push,
+        observer=Silent(),
+        look_at_pods=agent.lingering.look,
     )
     async with agent.alive():
         await asyncio.gather(*(agent.transactions.prepare(ref(number)) for number in range(1, 5)))
@@ -238,7 +244,13 @@ async def test_a_repeated_prepare_succeeds_after_the_agent_was_killed_at_any_ste
     first = Agent(root, claims)
     cdi = Photographed(root)
     first.transactions = ClaimTransactions(
-        first.node, claims, first.state_file, cdi, wait_until_settled=first.push, observer=Silent()
+        first.node,
+        claims,
+        first.state_file,
+        cdi,
+        wait_until_settled=first.push,
+        observer=Silent(),
+        look_at_pods=first.lingering.look,
     )
     async with first.alive():
         await first.transactions.prepare(ref(2))

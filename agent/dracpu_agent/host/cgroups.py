@@ -1,8 +1,9 @@
-"""Reads the cgroup that contains all pods, from a cgroup v2 tree.
+"""Reads the cgroups of pods, from a cgroup v2 tree.
 
-The kubelet creates it below the root of the tree or, where its configuration has a `cgroupRoot`, below that. Its name
-depends on the kubelet's cgroup driver: /kubepods with cgroupfs, /kubepods.slice with systemd. A tree of cgroup v1 is
-not read: there, the kernel refuses a cpuset outside of the parent's, so that nothing goes wrong silently.
+The kubelet creates the cgroup that contains all pods below the root of the tree or, where its configuration has a
+`cgroupRoot`, below that. Its name depends on the kubelet's cgroup driver: /kubepods with cgroupfs, /kubepods.slice with
+systemd. A tree of cgroup v1 is not read: there, the kernel refuses a cpuset outside of the parent's, so that nothing
+goes wrong silently.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from dracpu_api.cpuset import CpuSet
 PODS: Final = "kubepods"
 SLICE: Final = ".slice"
 CPUSET: Final = "cpuset"
+QOS_CLASSES: Final = ("", "burstable", "besteffort")  # Guaranteed pods are directly in the cgroup of all pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ class CgroupTree:
         if controllers is None or CPUSET in controllers:  # None: no tree of cgroup v2
             return ""
         return f"/{pods.relative_to(self.mount)}" if pods != self.mount else "/"
+
+    def running(self, pod_uids: frozenset[str]) -> frozenset[str]:
+        """Those of the pods in whose cgroups processes run; none without a tree of cgroup v2."""
+        pods = self._pods_cgroup()
+        if pods is None:
+            return frozenset()
+        return frozenset(uid for uid in pod_uids if any(map(_populated, _cgroups_of(pods, uid))))
 
     def _pods_cgroup(self) -> Path | None:
         """The cgroup of all pods, if the kubelet has created it. One that has processes comes before one that was left
@@ -69,6 +78,17 @@ def _places(cgroup_root: Sequence[str]) -> tuple[str, str]:
     names = [name.replace("-", "_") for name in (*cgroup_root, PODS)]
     slices = ["-".join(names[: length + 1]) + SLICE for length in range(len(names))]
     return "/".join(slices), "/".join((*cgroup_root, PODS))
+
+
+def _cgroups_of(pods: Path, uid: str) -> Iterator[Path]:
+    """Where a pod's cgroup is: in the one of its QoS class, with the name that the kubelet's cgroup driver gives it."""
+    name = f"pod{uid}".replace("/", "")
+    for qos in QOS_CLASSES:
+        if pods.name.endswith(SLICE):
+            parts = [pods.name.removesuffix(SLICE), *filter(None, [qos]), name.replace("-", "_")]
+            yield pods.joinpath(*("-".join(parts[:length]) + SLICE for length in range(2, len(parts) + 1)))
+        else:
+            yield pods / qos / name
 
 
 def _is_cgroup(directory: Path) -> bool:

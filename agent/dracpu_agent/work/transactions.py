@@ -78,6 +78,7 @@ class ClaimTransactions:
         cdi: CdiDirectory,
         wait_until_settled: Callable[[HeldClaim], Awaitable[None]],
         observer: Observer,
+        look_at_pods: Callable[[str], Awaitable[None]],
         runtime_seconds: float = RUNTIME_SECONDS,
     ) -> None:
         self._node = node
@@ -87,6 +88,7 @@ class ClaimTransactions:
         self._cdi = cdi
         self._wait_until_settled = wait_until_settled  # for an update under way that still names the claim's CPUs
         self._observer = observer
+        self._look_at_pods = look_at_pods  # whether processes of the claim's pods run
         self._busy: dict[str, _Turn] = {}  # claim UID -> the lock of its transactions
 
     async def prepare(self, ref: ClaimRef) -> Sequence[PreparedDevice]:
@@ -180,6 +182,7 @@ class ClaimTransactions:
         await in_file_thread(self._cdi.delete, ref.uid)
         held = ref.uid in self._node.claims
         if held:
+            await self._look_at_pods(ref.uid)
             idle = self._node.release(ref.uid)
             log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
         if held or self._state_file.may_contain(ref.uid):  # the write of an earlier call may have failed

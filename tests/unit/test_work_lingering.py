@@ -1,0 +1,61 @@
+"""A claim keeps its CPUs while processes of its pods run, also in containers that the runtime does not list."""
+
+from pathlib import Path
+
+from cgroup_trees import write_cgroup
+from nodes import cdi, claim_object, container, node, ref, request, revived, running, share, uid
+from transacting import Agent, Claims
+
+from dracpu_agent.claims.checkpoint import decode, encode
+from dracpu_agent.host.cgroups import CgroupTree
+from dracpu_agent.work.lingering import Lingering
+
+NUMA1 = "cpudevnuma001"
+
+
+def write_pod(tree: Path, *, populated: bool) -> None:
+    for parent in (tree, tree / "kubepods"):
+        write_cgroup(parent)
+    write_cgroup(tree / "kubepods" / "podpod-a", populated=populated)
+
+
+async def test_a_claim_lingers_while_a_container_that_the_runtime_does_not_list_runs(tmp_path: Path) -> None:
+    state = node()
+    lingering = Lingering(state, CgroupTree(tmp_path))
+    state.grant(request(1, share(NUMA1, 2), pods=["pod-a"]))
+    running(state, container("one", cdi(1), pod="pod-a"))
+    write_pod(tmp_path, populated=True)
+    assert not state.release(uid(1))
+    await lingering.look()
+    state.containers.disconnected()
+    state.containers.synchronize([])  # containerd has restarted, and the container's shim does not answer
+    await lingering.look()
+    assert uid(1) in state.claims
+    write_pod(tmp_path, populated=False)
+    await lingering.look()
+    assert uid(1) not in state.claims
+
+
+async def test_a_claim_that_lingers_does_so_after_a_restart_of_the_agent(tmp_path: Path) -> None:
+    before = node()
+    before.grant(request(1, share(NUMA1, 2), pods=["pod-a"]))
+    before.containers.disconnected()
+    before.release(uid(1))
+    state = revived(decode(encode(before.checkpoint())))
+    write_pod(tmp_path, populated=True)
+    lingering = Lingering(state, CgroupTree(tmp_path))
+    await lingering.look()
+    state.containers.synchronize([])
+    assert uid(1) in state.claims
+
+
+async def test_a_claim_is_unprepared_when_the_cgroups_of_its_pods_are_empty(tmp_path: Path) -> None:
+    claims = Claims(claim_object(1, [share(NUMA1, 2)], pods=["pod-a"]))
+    async with Agent(tmp_path, claims).alive() as agent:
+        await agent.transactions.prepare(ref(1))
+        write_pod(tmp_path / "cgroup", populated=True)
+        await agent.transactions.unprepare(ref(1))
+        assert agent.node.claims[uid(1)].lingering
+        write_pod(tmp_path / "cgroup", populated=False)
+        await agent.transactions.unprepare(ref(1))
+        assert uid(1) not in agent.node.claims
