@@ -214,8 +214,8 @@ class ModelNode:
         return [known.id for known in stopped if known.id not in busy]
 
     def startable(self) -> list[str]:
-        """Created containers of pods that the kubelet has not given up."""
-        kept = {f"pod-{claim_uid}" for claim_uid in self.answered}
+        """Created containers of pods that the kubelet has not given up since."""
+        kept = {(f"pod-{claim_uid}", claim.cpus) for claim_uid, claim in self.answered.items()}
         busy = {known.container.id for known in self.procedures}
         return [
             name
@@ -223,7 +223,7 @@ class ModelNode:
             if known.state == nri.CONTAINER_CREATED
             and known.cgroup_cpus is None
             and name not in busy
-            and (not known.env or known.pod.uid in kept)
+            and (not known.env or (known.pod.uid, claim_of(known)) in kept)
         ]
 
     def idle(self) -> list[str]:
