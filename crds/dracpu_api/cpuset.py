@@ -5,9 +5,12 @@ A set is one integer with bit n for CPU n: a set of 512 CPUs is a few machine wo
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 MAX_CPU: Final = 8191  # Linux: no architecture can be configured for more than 8192 CPUs
+
+_CACHED: Final = 32  # texts, of up to 20 KB each
 
 
 class CpuSetError(ValueError):
@@ -41,26 +44,10 @@ class CpuSet:
     @classmethod
     def parse(cls, text: str) -> "CpuSet":
         """Reads the list format. Order, overlaps and a trailing newline do not matter; "" is the empty set."""
-        mask = 0
-        stripped = text.strip()
-        if not stripped:
-            return EMPTY
-        for part in stripped.split(","):
-            mask |= _parse_range(part, text)
-        return cls.of_mask(mask)
+        return _parse(text.strip())
 
     def __str__(self) -> str:
-        parts: list[str] = []
-        mask, base = self.mask, 0
-        while mask:
-            gap = (mask & -mask).bit_length() - 1
-            mask >>= gap
-            base += gap
-            run = (~mask & (mask + 1)).bit_length() - 1
-            parts.append(str(base) if run == 1 else f"{base}-{base + run - 1}")
-            mask >>= run
-            base += run
-        return ",".join(parts)
+        return _text(self.mask)
 
     def __repr__(self) -> str:
         return f"CpuSet({str(self)!r})"
@@ -131,12 +118,38 @@ def union_by_name(named: Iterable[tuple[str, CpuSet]]) -> dict[str, CpuSet]:
     return found
 
 
+# Most containers of a node have the same cpuset. Converting a fragmented one of a large machine takes milliseconds.
+@lru_cache(maxsize=_CACHED)
+def _parse(text: str) -> CpuSet:
+    if not text:
+        return EMPTY
+    mask = 0
+    for part in text.split(","):
+        mask |= _parse_range(part, text)
+    return CpuSet.of_mask(mask)
+
+
+@lru_cache(maxsize=_CACHED)
+def _text(mask: int) -> str:
+    parts: list[str] = []
+    base = 0
+    while mask:
+        gap = (mask & -mask).bit_length() - 1
+        mask >>= gap
+        base += gap
+        run = (~mask & (mask + 1)).bit_length() - 1
+        parts.append(str(base) if run == 1 else f"{base}-{base + run - 1}")
+        mask >>= run
+        base += run
+    return ",".join(parts)
+
+
 def _parse_range(part: str, text: str) -> int:
     first, dash, last = part.strip().partition("-")
     numbers = (first, last) if dash else (first, first)
     # isdecimal alone accepts digits of other scripts
     if not all(number.isascii() and number.isdecimal() for number in numbers):
-        raise CpuSetError(f'"{text.strip()}" is not a cpuset: write CPU numbers and ranges like "0-3,8"')
+        raise CpuSetError(f'"{text}" is not a cpuset: write CPU numbers and ranges like "0-3,8"')
     if max(len(number) for number in numbers) > len(str(MAX_CPU)) + 4:
         raise CpuSetError(f'"{part.strip()}" names a CPU above {MAX_CPU}, the highest that Linux can have')
     low, high = int(numbers[0]), int(numbers[1])
