@@ -85,6 +85,7 @@ class ModelNode:
         self.refusals: list[str] = []  # why the agent has refused containers
         self.update_failed = False  # the runtime has failed to apply an update of another container
         self._list_again = False  # the agent connects anew, as the list may not be complete
+        self.replies_at_rest = 2  # to repeat what has failed; more where a reply has no room for all updates
         self.synchronize()
 
     # ---- the agent
@@ -349,9 +350,9 @@ class ModelNode:
         self.containerd.failing_updates.clear()
         self.containerd.failing_starts.clear()
         self._settle()
-        if not self.generation.info.unsolicited_updates and self.update_failed:
+        if not self.generation.info.unsolicited_updates and (self.update_failed or self.replies_at_rest > 2):
             # such a runtime reports no failure: later replies repeat what must be right
-            for number in range(2):
+            for number in range(self.replies_at_rest):
                 self.create(f"later-{number}", None)
                 self._settle()
                 self.end(f"later-{number}")

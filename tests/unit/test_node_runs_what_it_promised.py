@@ -13,6 +13,8 @@ import pytest
 from nodes import uid
 from runtime_model import GENERATIONS, Generation, ModelNode
 
+from dracpu_agent.placement import reply
+
 Action = Callable[[], object]
 
 STEPS = 120
@@ -169,3 +171,27 @@ def test_no_process_runs_on_another_claims_cpus(generation, calm, histories):
         except AssertionError as error:
             steps = "\n".join(shortest(generation, history.played, calm=calm))
             pytest.fail(f"history {number}: {error}\n\n{steps}")
+
+
+class CrowdedHistory(History):
+    """A history in which a reply has room for one update, so that creations are refused until the CPUs are clear."""
+
+    def __init__(self, generation: Generation) -> None:
+        super().__init__(generation, calm=False)
+        self.node.replies_at_rest = 20
+
+    def _of_bad_days(self) -> Iterator["Kind"]:
+        if self.node.generation.info.unsolicited_updates:
+            yield from super()._of_bad_days()
+        else:  # a second reply counts as applied: whether one of two fails does not depend on the room
+            yield Kind(1, [("rest", self.rest)])
+
+
+@pytest.mark.timeout(1800)  # for the many histories of a deep run
+@pytest.mark.parametrize("generation", GENERATIONS, ids=repr)
+def test_no_process_runs_on_another_claims_cpus_where_a_reply_has_room_for_one_update(
+    generation, histories, monkeypatch
+):
+    monkeypatch.setattr(reply, "ROOM", 80)
+    for number in range(histories):
+        CrowdedHistory(generation).play(random.Random(number))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.placement.proof import Use
+from dracpu_agent.placement.reply import Due, select, size_of
 from dracpu_agent.placement.tracked import Stage, Tracked
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 
@@ -74,8 +75,9 @@ class Board:
                 found.possible = known.possible
             self._tracked[container.id] = found
         # with pushes, CPUs that are right by the runtime's record are confirmed later, container by container
-        updates = self.take_updates(division, growing=True, repeating=not self.pushes)
-        return (*self._update_records(division), *updates)
+        records = tuple(self._update_records(division))
+        taken = sum(map(size_of, records))
+        return (*records, *self.take_updates(division, growing=True, repeating=not self.pushes, taken=taken))
 
     def _update_records(self, division: Division) -> Iterator[ContainerUpdate]:
         """Updates of containers that are not started: they take effect where the cgroup is not written yet."""
@@ -97,7 +99,8 @@ class Board:
             )
         if uses:
             self._check_nobody_comes_to(cpus, uses, division)
-        updates = tuple(self.take_updates(division, growing=not self.pushes, repeating=True))
+        clearing = cpus if uses else EMPTY
+        updates = self.take_updates(division, growing=not self.pushes, repeating=True, clearing=clearing)
         moved = tuple(update.container_id for update in updates)
         self._tracked[container.id] = Tracked(container, uses, Stage.CREATING, sent=cpus, possible=cpus, moved=moved)
         return Placement(cpus, updates)
@@ -206,27 +209,34 @@ class Board:
 
     # ---- updates of others
 
-    def take_updates(self, division: Division, *, growing: bool, repeating: bool) -> Iterator[ContainerUpdate]:
+    def take_updates(
+        self, division: Division, *, growing: bool, repeating: bool, clearing: CpuSet = EMPTY, taken: int = 0
+    ) -> tuple[ContainerUpdate, ...]:
         """The updates for a hook's reply: containers that must leave CPUs and, if `growing`, those that get more.
 
         The runtime does not report whether it has applied them, so a later reply repeats the update of a container that
-        must leave CPUs (`repeating`). Without pushes, which are answered, the second reply counts as applied.
+        must leave CPUs (`repeating`). Without pushes, which are answered, the second reply counts as applied. What the
+        reply has no room for remains for pushes and later replies, except for containers that must leave `clearing`;
+        other updates have `taken` bytes of the room.
         """
+        selected = select(list(self._due(division, growing=growing, repeating=repeating)), clearing, taken)
+        for tracked, update, _, repeated in selected:
+            if not repeated:
+                tracked.send_in_reply(update.cpus)
+            elif not self.pushes:
+                tracked.send_again_in_reply()
+        return tuple(due.update for due in selected)
+
+    def _due(self, division: Division, *, growing: bool, repeating: bool) -> Iterator[Due]:
         for tracked in self._tracked.values():
             wanted = self._wanted(tracked.uses, division)
             if tracked.stage is not Stage.RUNNING or not wanted:
                 continue
             strays = self._strays(tracked, division)
-            if wanted != tracked.sent:
-                if not (growing or strays):
-                    continue
-                tracked.send_in_reply(wanted)
-            elif repeating and strays and not tracked.confirmed:
-                if not self.pushes:
-                    tracked.send_again_in_reply()
-            else:
-                continue
-            yield ContainerUpdate(tracked.container.id, wanted)
+            repeated = wanted == tracked.sent
+            needed = repeating and strays and not tracked.confirmed if repeated else growing or strays
+            if needed:
+                yield Due(tracked, ContainerUpdate(tracked.container.id, wanted), strays, repeated)
 
     def next_push(self, division: Division, skip: frozenset[str]) -> ContainerUpdate | None:
         """The update of one container whose CPUs are not right, or not confirmed; containers that must leave CPUs come
@@ -285,6 +295,8 @@ class Board:
 
     def _wanted(self, uses: frozenset[Use], division: Division) -> CpuSet:
         """The CPUs of its claims that are online; a container without any runs on the shared CPUs."""
+        if not uses:
+            return division.shared
         granted = union(division.granted.get(use.cdi_device, EMPTY) for use in uses)
         return (granted & division.online) or division.shared
 

@@ -195,7 +195,7 @@ class Containers:
         self.ended(container_id)
         if self.runtime.unsolicited_updates:
             return ()
-        return tuple(self._board.take_updates(self.division, growing=True, repeating=True))
+        return self._board.take_updates(self.division, growing=True, repeating=True)
 
     # ---- pushes
 
