@@ -4,6 +4,7 @@ The board records events (created, started, stopped, synchronized, an update ans
 asked: nothing is queued, so nothing queued can be out of date.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class Board:
         self.pushes = False  # the runtime takes updates outside of hooks, and reports whether it has applied them
         self._tracked: dict[str, Tracked] = {}
         self._under_way: tuple[Tracked, int] | None = None  # the container of the last push, and its events before it
+        self._queue: deque[Tracked] = deque()  # to push, in this order, until an event may change the order
+        self._queued_for: tuple[Division, frozenset[str]] | None = None
 
     def __len__(self) -> int:
         return len(self._tracked)
@@ -107,7 +110,7 @@ class Board:
 
     def created(self, container_id: str) -> None:
         """The runtime has stored the container."""
-        tracked = self._tracked.get(container_id)
+        tracked = self._event_of(container_id)
         if tracked is not None and tracked.stage is Stage.CREATING:
             tracked.stage = Stage.CREATED
             tracked.moved = ()
@@ -143,21 +146,22 @@ class Board:
 
     def started(self, container_id: str) -> None:
         """The container runs."""
-        if container_id in self._tracked:
-            self._tracked[container_id].started()
+        if tracked := self._event_of(container_id):
+            tracked.started()
 
     def found_running(self, container: Container, uses: frozenset[Use]) -> None:
         """A container runs that no earlier event was about: its CPUs are not known."""
+        self._queue.clear()
         self._tracked[container.id] = Tracked(container, uses, Stage.RUNNING, sent=EMPTY, possible=None)
 
     def prove(self, container_id: str, uses: frozenset[Use]) -> None:
         """The container turned out to belong to claims: it gets their CPUs with the next update."""
-        if container_id in self._tracked:
-            self._tracked[container_id].uses = uses
+        if tracked := self._event_of(container_id):
+            tracked.uses = uses
 
     def repeat_cpus(self, container_id: str, division: Division) -> CpuSet:
         """Repeats the CPUs when the kubelet changes a container's other resources; returns them, or none to repeat."""
-        tracked = self._tracked.get(container_id)
+        tracked = self._event_of(container_id)
         if tracked is None:
             return EMPTY
         cpus = self._wanted(tracked.uses, division)
@@ -167,12 +171,12 @@ class Board:
 
     def updated(self, container_id: str) -> None:
         """The runtime has carried out the kubelet's change of a container."""
-        if container_id in self._tracked:
-            self._tracked[container_id].updated()
+        if tracked := self._event_of(container_id):
+            tracked.updated()
 
     def expire(self, container_id: str) -> None:
         """The next event of a container that is being created, started or changed has not come for too long."""
-        tracked = self._tracked.get(container_id)
+        tracked = self._event_of(container_id)
         if tracked is None:
             return
         if tracked.stage is Stage.CREATING and not tracked.uses:
@@ -186,8 +190,8 @@ class Board:
         if tracked is None:
             return frozenset()
         for moved in tracked.moved:  # a creation that failed: the runtime may have dropped the whole reply
-            if moved in self._tracked:
-                self._tracked[moved].sent = EMPTY
+            if other := self._event_of(moved):
+                other.reply_lost()
         return frozenset(use.claim_uid for use in tracked.uses)
 
     def forget_unstored(self, claim_uid: str) -> None:
@@ -195,6 +199,11 @@ class Board:
         for tracked in list(self._tracked.values()):
             if tracked.stage is Stage.CREATING and any(use.claim_uid == claim_uid for use in tracked.uses):
                 self.stopped(tracked.container.id)
+
+    def _event_of(self, container_id: str) -> Tracked | None:
+        """The container that an event is about: it may be more urgent now than others whose push is due."""
+        self._queue.clear()
+        return self._tracked.get(container_id)
 
     def _forget_failed_creation_of(self, container: Container) -> None:
         """Some runtimes do not report that a creation failed after our hook (CRI-O); the next attempt has a new id."""
@@ -241,19 +250,27 @@ class Board:
     def next_push(self, division: Division, skip: frozenset[str]) -> ContainerUpdate | None:
         """The update of one container whose CPUs are not right, or not confirmed; containers that must leave CPUs come
         first."""
-        found: Tracked | None = None
-        for tracked in self._tracked.values():
-            if tracked.container.id in skip or not self._needs_push(tracked, division):
-                continue
-            strays = self._strays(tracked, division)
-            if found is None or strays:
-                found = tracked
-            if strays:
-                break
+        if self._queued_for != (division, skip) or self._first_queued(division) is None:
+            due = [
+                tracked
+                for tracked in self._tracked.values()
+                if tracked.container.id not in skip and self._needs_push(tracked, division)
+            ]
+            self._queue = deque(sorted(due, key=lambda tracked: not self._strays(tracked, division)))
+            self._queued_for = division, skip
+        found = self._first_queued(division)
         if found is None:
             return None
         self._under_way = (found, found.events)
         return ContainerUpdate(found.container.id, self._wanted(found.uses, division))
+
+    def _first_queued(self, division: Division) -> Tracked | None:
+        while self._queue:
+            tracked = self._queue[0]
+            if self._tracked.get(tracked.container.id) is tracked and self._needs_push(tracked, division):
+                return tracked
+            self._queue.popleft()
+        return None
 
     def pushed(self, update: ContainerUpdate, *, applied: bool) -> None:
         """The runtime has answered the last push, or has failed to."""

@@ -67,6 +67,10 @@ class Tracked:
             self.possible = self.sent
         self.replied = True
 
+    def reply_lost(self) -> None:
+        """The runtime may have dropped a reply that included an update."""
+        self.sent, self.possible = EMPTY, None
+
     def repeat(self, cpus: CpuSet) -> None:
         """The answer to the kubelet's update repeats its CPUs; the runtime applies it after the hook."""
         self._add(cpus)
