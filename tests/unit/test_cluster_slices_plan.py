@@ -17,6 +17,8 @@ from dracpu_agent.cluster.slices.plan import (
     devices_of,
     plan,
     plan_withdrawal,
+    share_equal,
+    slice_of,
 )
 
 POOL = Pool("dra.cpu", "n1", "uid-of-n1")
@@ -217,3 +219,16 @@ def test_a_withdrawal_deletes_only_the_pools_slices() -> None:
     assert sorted(deletion.name for deletion in operations if isinstance(deletion, DeleteSlice)) == sorted(
         server.slices
     )
+
+
+def test_stored_devices_are_held_in_memory_once_when_they_equal_the_desired_ones() -> None:
+    desired = devices(0, 1, 2)
+    stored = slice_of(POOL, [*copy.deepcopy(desired[:2]), *devices(2, mark=1)])
+    expected = copy.deepcopy(stored)
+    share_equal(desired, [stored])
+    assert stored == expected
+    assert [found is ours for found, ours in zip(stored["spec"]["devices"], desired, strict=True)] == [
+        True,
+        True,
+        False,
+    ]

@@ -23,6 +23,7 @@ from dracpu_agent.cluster.slices.plan import (
     devices_of,
     plan,
     plan_withdrawal,
+    share_equal,
 )
 from dracpu_agent.cluster.slices.render import render_device
 from dracpu_agent.cluster.slices.repair_pace import RepairPace
@@ -171,6 +172,7 @@ class SliceController:
         a check that finds nothing to write."""
         now = _now()
         self._support.forget_old_refusals(now)
+        share_equal(self._desired or (), view.slices())
         if not self._plan(view):
             return self._report_up_to_date(view)
         if delay := self._pace.delay(now):
@@ -217,6 +219,7 @@ class SliceController:
     def _record_answer(self, sent: JsonObject, answer: JsonObject, view: SliceView) -> None:
         view.record_write(answer, _now())
         self._support.compare(sent, answer)
+        share_equal(devices_of(sent), [answer])
 
     def _stop_publishing(self, reason: str, now: float) -> None:
         if not self._reported or self._state.error != reason:

@@ -128,6 +128,14 @@ def devices_of(resource_slice: JsonObject) -> list[JsonObject]:
     return resource_slice["spec"].get("devices") or []
 
 
+def share_equal(devices: Sequence[JsonObject], existing: Collection[JsonObject]) -> None:
+    """Replaces devices of the existing slices by the equal desired ones, so that the memory holds each only once."""
+    desired = {device["name"]: device for device in devices}
+    for stored in existing:
+        found = devices_of(stored)
+        found[:] = [ours if (ours := desired.get(device["name"])) == device else device for device in found]
+
+
 def current(existing: Collection[JsonObject]) -> tuple[int, list[JsonObject]]:
     """The highest generation and its slices, which are the ones that a scheduler uses."""
     generation = max(map(_generation, existing), default=0)

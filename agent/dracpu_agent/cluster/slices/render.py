@@ -1,6 +1,7 @@
 """Renders devices as JSON for ResourceSlices (resource.k8s.io/v1). Pure."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from dracpu_agent.devices.device import AttributeValue, Capacity, Device, Taint
@@ -37,7 +38,10 @@ def _without_lists(device: JsonObject) -> JsonObject:
     return rest | {"attributes": kept} if kept else rest
 
 
+@lru_cache(maxsize=256, typed=True)
 def _attribute(value: AttributeValue) -> JsonObject:
+    """The value with its type. Devices share the objects of equal values: thousands of CPUs have few sockets, NUMA
+    nodes and types."""
     if isinstance(value, bool):  # before int, of which bool is a subclass
         return {"bool": value}
     if isinstance(value, int):
