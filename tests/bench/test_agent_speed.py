@@ -5,15 +5,10 @@ For the memory on a node, set AGENT_PYTHON to the Python of a virtual environmen
 development tools change what libraries load.
 """
 
-import asyncio
-import contextlib
-import json
-import os
-import sys
-from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
 
+from agent_process import agent, memory
 from fake_api import FakeApi
 from fake_kubelet import FakeKubelet, kubelet_root
 from nodes import NODE, claim_object, ref, share, spec, uid
@@ -30,52 +25,9 @@ SHARED = 200
 LISTED = 500
 
 
-def kubeconfig(url: str) -> str:
-    """A kubeconfig without credentials."""
-    cluster = {"name": "c", "cluster": {"server": url}}
-    context = {"name": "c", "context": {"cluster": "c", "user": ""}}
-    return json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "c"})
-
-
-def memory(pid: int) -> str:
-    """Resident memory, and the private part of it."""
-    fields = {}
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if rest.endswith("kB"):
-            fields[name] = int(rest.removesuffix("kB")) / 1024
-    return f"{fields['Rss']:.1f} MiB RSS, {fields['Private_Clean'] + fields['Private_Dirty']:.1f} private"
-
-
 def milliseconds(seconds: list[float]) -> str:
     """Median and 99th percentile."""
     return f"p50 {median(seconds) * 1e3:.2f} ms, p99 {quantiles(seconds, n=100)[98] * 1e3:.2f} ms"
-
-
-@contextlib.asynccontextmanager
-async def agent(root: Path, api: FakeApi, sysfs: Path, procfs: Path):
-    """The agent's process."""
-    (root / "kubeconfig").write_text(kubeconfig(api.url))
-    options = {
-        "--node-name": NODE,
-        "--kubeconfig": root / "kubeconfig",
-        "--kubelet-root": root,
-        "--sysfs-root": sysfs,
-        "--procfs-root": procfs,
-        "--cdi-dir": root / "cdi",
-        "--nri-socket": root / "nri.sock",
-        "--state-dir": root / "state",
-        "--http-address": "127.0.0.1:0",
-        "--log-level": "error",
-    }
-    python = os.environ.get("AGENT_PYTHON", sys.executable)
-    arguments = [str(part) for option in options.items() for part in option]
-    process = await asyncio.create_subprocess_exec(python, "-m", "dracpu_agent", "run", *arguments)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 async def test_what_the_agent_costs() -> None:
