@@ -1,7 +1,7 @@
 """The containers of the node: the CPUs that the runtime was sent for each, and the CPUs that each should have.
 
 The board records events (created, started, stopped, synchronized, an update answered) and computes the rest when it is
-asked: nothing is queued, so nothing queued can be out of date.
+asked. It keeps only the order in which pushes are due; each push is computed when it is sent, so none is out of date.
 """
 
 from collections import deque
