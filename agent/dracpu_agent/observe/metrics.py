@@ -59,7 +59,10 @@ class Metrics:
         self._claim_cpus = Histogram("dra_cpu_claim_allocated_cpus", "CPUs granted to a claim", _CPU_BUCKETS)
 
         # our own
-        self._lingering = Gauge("dra_cpu_lingering_claims", "Claims that were unprepared while their containers ran")
+        self._lingering = Gauge(
+            "dra_cpu_lingering_claims",
+            "Claims that were unprepared while containers or other processes of their pods ran",
+        )
         self._registered = Gauge("dra_cpu_kubelet_registered", "1 if the kubelet has registered the driver, else 0")
         self._nri = Gauge("dra_cpu_nri_connected", "1 if the container runtime is connected and synchronized, else 0")
         self._slices = Gauge("dra_cpu_slices_published", "1 if the node's ResourceSlices are published, else 0")
