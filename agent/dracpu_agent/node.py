@@ -53,6 +53,7 @@ class NodeState:
         self._ledger = Ledger()
         self._former: Settings | None = None  # whose devices are published while the node settles
         self._earmarks = Earmarks()
+        self._evidences = Evidences({})
         self._running_pods: frozenset[str] = frozenset()  # of lingering claims
         self._kept = Kept()  # of the checkpoint of an earlier agent
         self._listeners: list[Callable[[], None]] = []
@@ -312,9 +313,9 @@ class NodeState:
         self._earmark()
         # once more, out of CPUs that are not kept for a claim any more
         self._withheld = self._withheld.replenished(self.topology, self._settings, self._taken())
-        evidences = Evidences(self._ledger.claims)
-        granted = {device: evidence.cpus for device, evidence in evidences.by_device.items()}
-        self.containers.redivide(self._divide(granted), evidences)
+        self._evidences = Evidences(self._ledger.claims, self._evidences)
+        granted = {device: evidence.cpus for device, evidence in self._evidences.by_device.items()}
+        self.containers.redivide(self._divide(granted), self._evidences)
         self._notify()
 
     def _earmark(self) -> None:

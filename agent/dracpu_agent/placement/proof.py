@@ -54,14 +54,25 @@ class Evidence:
 class Evidences:
     """The evidence for every use of every held claim, by what containers carry."""
 
-    def __init__(self, claims: Mapping[str, Claim]) -> None:
+    def __init__(self, claims: Mapping[str, Claim], former: "Evidences | None" = None) -> None:
+        """Takes over what `former` has of claims that have not changed since."""
+        known = former._of_claim if former else {}
         self.by_device: dict[str, Evidence] = {}
         self.by_env: dict[str, Evidence] = {}
+        self._of_claim: dict[str, tuple[Claim, tuple[Evidence, ...]]] = {}
         for uid, claim in claims.items():
-            for device, env, cpus in claim.cdi_devices():
-                evidence = Evidence(Use(uid, device), env, cpus, claim.namespace, claim.consumers)
-                self.by_device[device] = evidence
-                self.by_env[env] = evidence
+            entry = known.get(uid)
+            if entry is None or entry[0] is not claim:  # a claim is replaced when it changes
+                entry = claim, tuple(_evidences_of(uid, claim))
+            self._of_claim[uid] = entry
+            for evidence in entry[1]:
+                self.by_device[evidence.use.cdi_device] = evidence
+                self.by_env[evidence.env] = evidence
+
+
+def _evidences_of(uid: str, claim: Claim) -> Iterator[Evidence]:
+    for device, env, cpus in claim.cdi_devices():
+        yield Evidence(Use(uid, device), env, cpus, claim.namespace, claim.consumers)
 
 
 class UnprovenError(PlacementError):
