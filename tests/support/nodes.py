@@ -14,7 +14,7 @@ from dracpu_agent.claims.request import ClaimRequest, read_request
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
-from dracpu_agent.placement.container import Container, RuntimeInfo
+from dracpu_agent.placement.container import Container, ContainerUpdate, RuntimeInfo
 from dracpu_agent.report.conditions import Condition, Standing
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.conditions import NodeCondition
@@ -176,6 +176,13 @@ def started(state: NodeState, created: Container) -> None:
     state.containers.created(created.id)
     state.containers.check_start(created)
     state.containers.started(created)
+
+
+def pending_push(state: NodeState) -> ContainerUpdate:
+    """Returns the update that the runtime should be sent now."""
+    update = state.containers.next_push()
+    assert update is not None
+    return update
 
 
 def well(**differing: Any) -> Standing:

@@ -21,6 +21,11 @@ from dracpu_agent.work.recovery import recover
 from dracpu_agent.work.transactions import ClaimTransactions
 
 
+def files(root: Path) -> list[str]:
+    """Returns the names of the CDI files of an agent, unfinished ones included."""
+    return sorted(path.name for path in (root / "cdi").glob("*"))
+
+
 class Claims:
     """The API server's claims; `away` makes it unreachable."""
 

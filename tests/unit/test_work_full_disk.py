@@ -18,7 +18,7 @@ class FullFile:
     """A file on a disk that has space for one half of what is written."""
 
     def __init__(self, handle: int, mode: str) -> None:
-        self._file: Any = open(handle, mode)  # noqa: SIM115
+        self._file: Any = open(handle, mode)  # noqa: SIM115 - closed in __exit__
 
     def __enter__(self) -> Self:
         return self
