@@ -43,7 +43,7 @@ class NewerCheckpointError(CheckpointError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was read and is written back, because this agent may not know all of it."""
+    """Content of a checkpoint that this agent writes back unchanged, because it may not know all of it."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)  # of the checkpoint itself; only unknown ones
     spec: Any = None
@@ -51,7 +51,7 @@ class Kept:
     earmarks: Mapping[str, Any] = field(default_factory=dict)  # only those that cannot be decoded
 
     def without_settings(self) -> "Kept":
-        """What is still kept after other settings have replaced those of the checkpoint."""
+        """Forgets the checkpoint's settings, which others have replaced, and keeps the rest."""
         return Kept(self.fields)
 
 

@@ -33,7 +33,7 @@ class PodResources:
         self._socket = kubelet_root / "pod-resources" / "kubelet.sock"
 
     async def assigns_cpus(self) -> bool | None:
-        """True if the kubelet assigns CPUs to containers; None while there is no socket, before the kubelet's start.
+        """Returns True if the kubelet assigns CPUs to containers, and None if it has not created its socket yet.
 
         Raises PodResourcesError. Each call connects anew, because the kubelet replaces the socket when it starts.
         """

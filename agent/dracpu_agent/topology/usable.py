@@ -11,7 +11,7 @@ from dracpu_api.cpuset import EMPTY, CpuSet
 
 
 def restricted(machine: Topology, pods: CpuSet | None) -> Topology:
-    """The machine without the CPUs that pods cannot use; None: there is no restriction."""
+    """Returns the machine without the CPUs that pods cannot use; `pods` is None if pods may use all CPUs."""
     forbidden = _forbidden(machine.online, pods)
     if not forbidden:
         return machine

@@ -1,4 +1,4 @@
-"""What containerd does with a container, step by step and in its order.
+"""Simulates what containerd does when it creates, starts, updates, stops and removes a container, step by step.
 
 Each procedure is a generator. It yields the calls of the plugin, and every moment at which other calls may come in
 between, so that the same procedures serve the simulated runtime, which waits for a real plugin, and tests that choose
