@@ -64,6 +64,30 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Agent:
+    """What the pod of a node's agent shows."""
+
+    name: str  # of the node
+    uid: str  # of the pod
+    version: int = field(compare=False)
+    ready: bool
+    running: bool  # a process of the agent runs, ready or not
+    reason: str  # one CamelCase word why it is not ready
+    message: str  # the kubelet's or the scheduler's words about it
+    since: str  # RFC 3339 in UTC: since when the agent has been ready, or not ready
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSet:
+    """The DaemonSet of the agents."""
+
+    name: str
+    uid: str
+    version: int = field(compare=False)
+    desired: int | None  # nodes that are to have an agent; None: its controller has not counted them yet
+
+
+@dataclass(frozen=True, slots=True)
 class CpuNode:
     """A CpuNode: the settings that the operator gave to a node, and what its agent reports."""
 
@@ -72,12 +96,19 @@ class CpuNode:
     version: int = field(compare=False)
     generation: int
     owner: str | None  # UID of the Node that owns it; None: the operator did not create this CpuNode
-    spec: CpuNodeSpec | None  # None: it cannot be decoded, and will be replaced
+    spec: CpuNodeSpec | None  # None: it cannot be decoded
+    unreadable: str = ""  # why it cannot be decoded
+    config_name: str = ""  # the config that the spec names, also when the rest of the spec cannot be decoded
     phase: Phase | None = None  # None: no agent has reported yet
     applied: str | None = None  # appliedRevision
     cpus: CpuCounts = CpuCounts()
     failure: str = ""  # why settings were refused
     troubles: tuple[Trouble, ...] = ()  # they may pass by themselves
+    ignored: tuple[str, ...] = ()  # settings that the agent does not know, because it is older than the operator
+    given_at: str = ""  # when the operator gave these settings, RFC 3339 in UTC
+    was_ready: bool | None = None  # whether the agent was ready at that time; None: that is not recorded
+    remove_after: str = ""  # the time after which the CpuNode is deleted, unless a config selects the node again
+    reported_agent: Mapping[str, Any] = field(default_factory=dict)  # status.agent, which the operator writes
 
     @property
     def given(self) -> str | None:
