@@ -63,6 +63,15 @@ class NodeReason(StrEnum):
     WRITE_FAILED = "WriteFailed"
 
 
+class AgentReason(StrEnum):
+    """CpuNode: the reasons in status.agent that do not come from the agent's pod."""
+
+    NO_DAEMON_SET = "NoDaemonSet"
+    NO_POD = "NoPod"
+    NOT_WANTED = "NotWanted"
+    READY = "Ready"
+
+
 class ConfigCondition(StrEnum):
     """CpuDriverConfig: the types of its conditions, in the order in which people read them."""
 
@@ -86,13 +95,17 @@ class ConfigReason(StrEnum):
     NO_NODES = "NoNodes"  # also of Available
     PAUSED = "Paused"
     ROLLING_OUT = "RollingOut"
+    SETTINGS_IGNORED = "SettingsIgnored"
     STOPPED = "Stopped"
     # Available
     ENOUGH_NODES = "EnoughNodes"
     TOO_FEW_NODES = "TooFewNodes"
     # Degraded
+    AGENTS_NOT_READY = "AgentsNotReady"
     NODES_FAILED = "NodesFailed"
     NODES_IN_TROUBLE = "NodesInTrouble"
+    NODES_LEAVING = "NodesLeaving"
+    NODES_REFUSED = "NodesRefused"
     NO_FAILURES = "NoFailures"
     # Conflicted
     NO_CONFLICT = "NoConflict"

@@ -23,6 +23,11 @@ TAINT_NOT_READY: Final = f"{DRIVER}/not-ready"
 TAINT_SETTLING: Final = f"{DRIVER}/settling"
 TAINT_OFFLINE: Final = f"{DRIVER}/offline"
 
+# annotations of CpuNodes, which the operator writes
+ANNOTATION_GIVEN_AT: Final = f"{API_GROUP}/given-at"  # when the node was given its settings
+ANNOTATION_AGENT_WAS_READY: Final = f"{API_GROUP}/agent-was-ready"  # whether its agent was ready at that time
+ANNOTATION_REMOVE_AFTER: Final = f"{API_GROUP}/remove-after"  # when the CpuNode is deleted, unless the node is selected
+
 CDI_KIND: Final = "dra.k8s.io/cpu"
 CDI_ENV_PREFIX: Final = "DRA_CPUSET_"
 

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 
 SETTLE_SECONDS: Final = 10  # the default of rollout.settleSeconds
+REMOVAL_SECONDS: Final = 60  # rollout.removalSeconds when it is absent
 
 
 class SettingsError(ValueError):

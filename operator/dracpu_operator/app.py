@@ -12,8 +12,9 @@ import structlog
 
 from dracpu_api.serving.pages import PageServer
 from dracpu_operator.api import access
+from dracpu_operator.api.agent_reports import AgentReports
 from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.api.events import ConfigEvents
+from dracpu_operator.api.events import Events
 from dracpu_operator.errors import WatchError
 from dracpu_operator.http import Reasons, pages
 from dracpu_operator.intervals import Intervals
@@ -45,7 +46,9 @@ async def run(
     instance = os.environ.get("POD_NAME") or socket.gethostname()
     watching: asyncio.Task[Exception | None] | None = None
     async with Cluster(configuration) as cluster:
-        reconciler = Reconciler(fleet, cluster, ConfigEvents(cluster, instance), metrics, intervals)
+        events = Events(cluster, instance)
+        reports = AgentReports(fleet, cluster, events, metrics, intervals)
+        reconciler = Reconciler(fleet, cluster, events, reports, metrics, intervals)
         async with (
             PageServer(
                 options.http_address, pages(live=reconciler.live, ready=reconciler.ready, metrics=metrics)
@@ -55,6 +58,7 @@ async def run(
             # when kopf ends, it cancels every task that was started after it: these are started before
             requesting = {
                 group.create_task(reconciler.run(), name="reconciler"),
+                group.create_task(reports.run(), name="agent reports"),
                 group.create_task(NodeWatch(fleet, cluster, intervals).run(), name="nodes"),
             }
             cancelling = group.create_task(kopf_watch.cancel_watches_again(), name="cancelling")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from dracpu_api.settings import REMOVAL_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
@@ -17,6 +19,10 @@ class Intervals:
     status_urgent: float = 1.0  # between two writes of a status in which conditions change
     trouble: float = 30.0  # the age at which a node's trouble is reported: agents and runtimes restart
     silence: float = 300.0  # likewise for an agent that has never reported: its image has to be pulled first
+    unanswered: float = 120.0  # likewise for settings that a ready agent has not answered
+    removal: float = REMOVAL_SECONDS  # the grace time of a node that no config selects, where a config has none
+    agent_report: float = 60.0  # between two writes of one node's status.agent
+    refusal_cap: float = 300.0  # the longest time until a refused write of one CpuNode is repeated
     retry_first: float = 0.5
     retry_cap: float = 30.0
     writers: int = 16  # requests at a time

@@ -11,7 +11,7 @@ from dracpu_operator.decide.progress import Progress
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
 Result = Literal["success", "error"]
-Request = Literal["create", "change", "outstanding", "delete", "read", "status"]
+Request = Literal["create", "change", "outstanding", "mark", "delete", "read", "status", "agent"]
 
 _PREFIX: Final = "dra_cpu_operator"
 _SECONDS_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -62,6 +62,10 @@ class Metrics:
             self._nodes.labels(config, "applied").set(counted.applied)
             self._nodes.labels(config, "progressing").set(counted.progressing)
             self._nodes.labels(config, "failed").set(len(counted.failed))
+            self._nodes.labels(config, "serving").set(counted.serving)
+            self._nodes.labels(config, "down").set(len(counted.down))
+            self._nodes.labels(config, "leaving").set(len(counted.leaving))
+            self._nodes.labels(config, "without_agent").set(counted.without_agent)
 
     def render(self) -> bytes:
         """The metrics in the text format of Prometheus."""

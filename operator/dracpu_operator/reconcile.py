@@ -7,6 +7,7 @@ server, so the operator may end at any moment and another one continues.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 import structlog
@@ -14,18 +15,22 @@ import structlog
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError
 from dracpu_api.resources import CONFIGS, CPU_NODES, NODES, RESOURCE_CLAIMS
+from dracpu_operator.api.agent_reports import AgentReports, Due
 from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.api.events import ConfigEvents
+from dracpu_operator.api.events import Events
+from dracpu_operator.api.refusals import Refusals
 from dracpu_operator.api.statuses import StatusWriter
 from dracpu_operator.api.writes import CpuNodeWriter, Job
+from dracpu_operator.decide.agent_reports import report_of
+from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.following import Following
 from dracpu_operator.decide.outstanding import AllocatedClaims, ClaimsByNode
-from dracpu_operator.decide.plan import Plan, make_plan, spec_of, with_current_claims
-from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.plan import Plan, Situation, make_plan, spec_of, with_current_claims
+from dracpu_operator.decide.records import TIME_FORMAT, CpuNode
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.known.nodewatch import relist_nodes
-from dracpu_operator.metrics import Metrics, Request
+from dracpu_operator.metrics import Metrics
 
 log = structlog.get_logger()
 
@@ -36,14 +41,24 @@ class Reconciler:
     """Runs until cancelled. `loaded` is set once all objects have been listed."""
 
     def __init__(
-        self, fleet: Fleet, cluster: Cluster, events: ConfigEvents, metrics: Metrics, intervals: Intervals
+        self,
+        fleet: Fleet,
+        cluster: Cluster,
+        events: Events,
+        reports: AgentReports,
+        metrics: Metrics,
+        intervals: Intervals,
     ) -> None:
         self.loaded = asyncio.Event()
         self._fleet = fleet
         self._cluster = cluster
         self._metrics = metrics
         self._intervals = intervals
-        self._writer = CpuNodeWriter(fleet, cluster, metrics, intervals.writers)
+        self._refusals = Refusals(intervals.retry_first, intervals.refusal_cap)
+        self._writer = CpuNodeWriter(fleet, cluster, events, self._refusals, metrics, intervals.writers)
+        self._reports = reports
+        self._absent_since: dict[str, str] = {}  # by node: since when the agent's pod is missing
+        self._removal_at = float("inf")
         self._statuses = StatusWriter(fleet, cluster, events, metrics, intervals)
         self._backoff = Backoff(intervals.retry_first, intervals.retry_cap)
         self._following = Following(intervals.claims_first, intervals.claims_cap)
@@ -92,8 +107,15 @@ class Reconciler:
 
     async def _wait(self) -> None:
         """Waits until something changes or is due, and a moment longer, because changes often come in large numbers."""
+        times = (
+            self._recheck_at,
+            self._following.due_at,
+            self._statuses.due_at,
+            self._refusals.due_at(),
+            self._removal_at,
+        )
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(min(self._recheck_at, self._following.due_at, self._statuses.due_at)):
+            async with asyncio.timeout_at(min(times)):
                 await self._fleet.changed.wait()
         await asyncio.sleep(self._intervals.debounce)
 
@@ -117,36 +139,59 @@ class Reconciler:
         if _now() >= self._recheck_at:
             await self._recheck()
         await self._writer.run([self._writer.read_again(name) for name in sorted(fleet.to_read_again)])
-        plan = self._plan()
+        situation = self._situation()
+        plan = make_plan(fleet.nodes, fleet.configs, fleet.cpu_nodes, situation)
         if any(change.current is None and not self._is_fresh(change.node.name) for change in plan.changes):
             # a CpuNode is created only for a Node that was seen just now: else the garbage collector would delete it
             await relist_nodes(fleet, self._cluster)
-            plan = self._plan()
+            plan = make_plan(fleet.nodes, fleet.configs, fleet.cpu_nodes, situation)
         try:
-            await self._write(plan)
+            await self._write(plan, situation)
         except ApiError:  # the statuses report the writes that succeeded
-            await self._statuses.write(plan.selected)
+            await self._report(plan, situation)
             raise
-        await self._statuses.write(plan.selected)
+        await self._report(plan, situation)
 
-    def _plan(self) -> Plan:
-        return make_plan(self._fleet.nodes, self._fleet.configs, self._fleet.cpu_nodes)
+    def _situation(self) -> Situation:
+        fleet, now = self._fleet, datetime.now(UTC)
+        agents = Agents(
+            fleet.agents, fleet.daemon_sets.values(), fleet.cpu_nodes, now.strftime(TIME_FORMAT), self._absent_since
+        )
+        return Situation(now, agents, self._refusals.blocked(_now()), self._intervals.removal)
 
-    async def _write(self, plan: Plan) -> None:
+    async def _report(self, plan: Plan, situation: Situation) -> None:
+        self._report_agents(situation.agents)
+        await self._statuses.write(plan.selected, situation.agents, self._refusals.reasons())
+
+    def _report_agents(self, agents: Agents) -> None:
+        due = {}
+        for name, cpu_node in self._fleet.cpu_nodes.items():
+            report = report_of(cpu_node, agents.of(name))
+            if report is not None:
+                due[name] = Due(cpu_node, report)
+        self._reports.set(due)
+
+    async def _write(self, plan: Plan, situation: Situation) -> None:
+        fleet, now = self._fleet, situation.now
+        self._removal_at = float("inf")
+        if plan.next_removal is not None:
+            self._removal_at = _now() + (plan.next_removal - now).total_seconds()
         touched = {change.node.name for change in plan.changes} | {cpu_node.name for cpu_node in plan.removals}
-        followed = self._following.nodes(self._fleet.cpu_nodes.values())
+        followed = self._following.nodes(fleet.cpu_nodes.values())
         due = self._following.is_due(followed, _now())
         need_claims = {change.node.name for change in plan.changes if not change.keeps_devices}
         jobs = [self._writer.remove(cpu_node) for cpu_node in plan.removals]
+        jobs += [self._writer.mark(fleet.cpu_nodes[node], at) for node, at in plan.marks.items()]
         claims: ClaimsByNode = {}
         if due or need_claims:
             claims = await self._list_claims(need_claims | {cpu_node.name for cpu_node in followed}, was_due=due)
             jobs += self._outstanding([cpu_node for cpu_node in followed if cpu_node.name not in touched], claims)
-        for change in plan.changes:
-            kind: Request = "create" if change.current is None else "change"
-            jobs.append(self._writer.apply(change.node, spec_of(change, claims), change.current, kind))
+        jobs += [
+            self._writer.change(change, spec_of(change, claims), now.strftime(TIME_FORMAT)) for change in plan.changes
+        ]
         if plan.changes or plan.removals:
             log.info("writing CpuNodes", changes=len(plan.changes), removals=len(plan.removals))
+        self._refusals.keep({*situation.blocked, *(job.node for job in jobs)})
         await self._writer.run(jobs)
 
     async def _list_claims(self, nodes: set[str], *, was_due: bool) -> ClaimsByNode:
@@ -161,7 +206,7 @@ class Reconciler:
         for cpu_node in followed:
             node, spec = self._fleet.nodes.get(cpu_node.name), with_current_claims(cpu_node, claims)
             if node is not None and node.uid == cpu_node.owner and spec is not None:
-                yield self._writer.apply(node, spec, cpu_node, "outstanding")
+                yield self._writer.update_outstanding(node, spec, cpu_node)
 
     async def _recheck(self) -> None:
         """Lists configs and CpuNodes again, because watches may miss a deletion. The watch of Nodes does so by

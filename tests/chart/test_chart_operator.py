@@ -136,6 +136,7 @@ class TestOperatorRights:
             ("dra.cpu", "cpudriverconfigs"): {"list", "watch"},
             ("dra.cpu", "cpudriverconfigs/status"): {"patch"},
             ("dra.cpu", "cpunodes"): {"get", "list", "watch", "create", "patch", "delete"},
+            ("dra.cpu", "cpunodes/status"): {"patch"},
             ("resource.k8s.io", "resourceclaims"): {"list"},
         }
 

@@ -18,6 +18,7 @@ QUICK: Final = Intervals(
     recheck=60.0,
     claims_first=0.05,
     claims_cap=0.1,
+    removal=0.0,
     status=0.05,
     status_urgent=0.02,
     retry_first=0.02,

@@ -1,5 +1,7 @@
 """Which CpuNodes are created, changed and removed."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,18 +11,19 @@ from node_specs import specs
 
 from dracpu_api.objects.models import CpuNode as CpuNodeModel
 from dracpu_api.settings import OutstandingClaim, encode_spec
-from dracpu_operator.decide.plan import Change, Plan, make_plan, spec_of, with_current_claims
+from dracpu_operator.decide.plan import Change, Plan, Situation, make_plan, spec_of, with_current_claims
 from dracpu_operator.decide.records import Config, CpuNode, Node
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GROUPED = OutstandingClaim("u1", "default", "grouped", (("cpudevnuma000", 2),))
 SINGLE = OutstandingClaim("u2", "default", "single", (("cpudev003", 1),))
 
 
-def plan_of(*parts: Node | Config | CpuNode) -> Plan:
-    tables: list[dict[str, Any]] = [
+def plan_of(*parts: Node | Config | CpuNode, situation: Situation | None = None) -> Plan:
+    nodes, configs, cpu_nodes = (
         {record.name: record for record in parts if isinstance(record, kind)} for kind in (Node, Config, CpuNode)
-    ]
-    return make_plan(*tables)
+    )
+    return make_plan(nodes, configs, cpu_nodes, situation or Situation(NOW))  # type: ignore[arg-type]  # one table a kind
 
 
 def revision(of: Config) -> str:
@@ -46,8 +49,10 @@ def test_a_node_without_a_cpu_node_gets_one() -> None:
 
 
 def test_the_cpu_node_of_an_unselected_node_is_removed_unless_the_operator_did_not_create_it() -> None:
-    own, by_hand, orphan = cpu_node("n1"), cpu_node("n2", owner=None), cpu_node("n3")
-    plan = plan_of(node("n1"), node("n2"), own, by_hand, orphan)
+    past = "2025-12-31T23:59:00Z"
+    own = replace(cpu_node("n1"), remove_after=past)
+    by_hand = replace(cpu_node("n2", owner=None), remove_after=past)
+    plan = plan_of(node("n1"), node("n2"), own, by_hand, cpu_node("n3"))
     assert plan.removals == (own,)
 
 

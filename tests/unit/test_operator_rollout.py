@@ -1,6 +1,7 @@
 """How many nodes change at a time, and which."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fleets import cpu_node
@@ -9,12 +10,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import Rollout
-from dracpu_operator.decide.records import CpuNode
-from dracpu_operator.decide.rollout import Member, budget, next_nodes, unavailable
+from dracpu_operator.decide import rollout as decided
+from dracpu_operator.decide.records import Agent, CpuNode
+from dracpu_operator.decide.rollout import Member, budget, unavailable
+
+UP = Agent("n", "uid", 1, ready=True, running=True, reason="Ready", message="", since="2026-01-01T00:00:00Z")
+DOWN = replace(UP, ready=False, reason="NotReady")  # its process runs
+ENDED = replace(UP, ready=False, running=False, reason="CrashLoopBackOff")
 
 
 def fleet(*cpu_nodes: CpuNode | None) -> list[Member]:
     return [Member(f"n{number}", cpu_node) for number, cpu_node in enumerate(cpu_nodes)]
+
+
+def next_nodes(rollout: Rollout, revision: str, members: list[Member], **others: Any) -> list[str]:
+    """Returns the nodes to change when the config has this revision."""
+    present = [
+        replace(member, up_to_date=member.cpu_node is not None and member.cpu_node.given == revision)
+        for member in members
+    ]
+    return decided.next_nodes(rollout, present, **others)
+
+
+def with_agents(*pairs: tuple[CpuNode | None, Agent]) -> list[Member]:
+    return [Member(f"n{number}", cpu_node, agent) for number, (cpu_node, agent) in enumerate(pairs)]
 
 
 READY = cpu_node("n", given="r1", applied="r1")
@@ -96,14 +115,59 @@ def test_paused_holds_back_changes_but_not_first_settings() -> None:
     assert next_nodes(rollout, "r2", fleet(READY, FAILED, SILENT, None)) == ["n3"]
 
 
+# ---- nodes without a ready agent
+
+
+def test_a_node_that_was_down_before_is_not_waited_for_and_gets_its_settings_once_it_is_back() -> None:
+    rollout = Rollout(max_unavailable=1)
+    lost = replace(READY, was_ready=True, given_at="2026-01-01T00:00:00Z")
+    before = replace(READY, was_ready=False)
+    assert next_nodes(rollout, "r2", with_agents((before, DOWN), (READY, UP), (READY, UP))) == ["n1"]
+    assert next_nodes(rollout, "r2", with_agents((before, DOWN), (UNDER_WAY, UP), (READY, UP))) == []
+    assert next_nodes(rollout, "r2", with_agents((before, DOWN), (DONE, UP), (DONE, UP))) == []
+    assert next_nodes(rollout, "r2", with_agents((before, UP), (DONE, UP), (DONE, UP))) == ["n0"]
+    # an agent that was ready and is not since uses the budget: the present settings may be the reason
+    assert next_nodes(rollout, "r1", with_agents((lost, DOWN), (replace(READY), UP))) == []
+
+
+def test_an_agent_that_cannot_run_gets_other_settings_after_all_other_nodes() -> None:
+    rollout = Rollout(max_unavailable=1)
+    ended = replace(READY, was_ready=False)
+    assert next_nodes(rollout, "r2", with_agents((ended, ENDED), (READY, UP))) == ["n1"]
+    assert next_nodes(rollout, "r2", with_agents((ended, ENDED), (UNDER_WAY, UP))) == ["n0"]
+    assert next_nodes(rollout, "r2", with_agents((ended, ENDED), (DONE, UP))) == ["n0"]
+
+
+@pytest.mark.parametrize("agent", [DOWN, ENDED])
+def test_settings_that_end_every_agent_reach_as_many_nodes_as_the_budget_allows(agent: Agent) -> None:
+    rollout = Rollout(max_unavailable=2)
+    ended = replace(DONE, was_ready=True)
+    members = with_agents((ended, agent), (ended, agent), (READY, UP), (READY, UP))
+    assert unavailable(members) == 2
+    assert next_nodes(rollout, "r2", members) == []
+    assert next_nodes(rollout, "r3", members) == ["n0", "n1"]  # corrected settings reach these at once
+
+
+def test_nodes_that_leave_use_the_budget() -> None:
+    members = with_agents((READY, UP), (READY, UP), (READY, UP))
+    assert next_nodes(Rollout(max_unavailable=2), "r2", members, leaving=1) == ["n0"]
+    assert next_nodes(Rollout(max_unavailable=2), "r2", members, leaving=2) == []
+
+
+def test_a_node_that_is_blocked_leaves_its_place_to_another() -> None:
+    members = with_agents((READY, UP), (READY, UP), (None, UP))
+    assert next_nodes(Rollout(max_unavailable=1), "r2", members, blocked={"n0", "n2"}) == ["n1"]
+
+
 class RollingOut(RuleBasedStateMachine):
-    """Edits, reports of agents, failures and restarts of the operator in any order."""
+    """Edits, reports of agents, failures, ends and returns of agents, and restarts of the operator in any order."""
 
     @initialize(count=st.integers(1, 12), limit=st.one_of(st.integers(1, 4), st.sampled_from(["10%", "34%", "100%"])))
     def install(self, count, limit) -> None:
         self.rollout = Rollout(max_unavailable=limit)
         self.wanted = "r0"
         self.nodes = {f"n{number:02}": cpu_node("n", given="r0", applied="r0") for number in range(count)}
+        self.agents = dict.fromkeys(self.nodes, UP)
 
     @rule(revision=st.sampled_from(["r1", "r2", "broken1", "broken2"]))
     def edit(self, revision) -> None:
@@ -116,13 +180,31 @@ class RollingOut(RuleBasedStateMachine):
             node = self.nodes[name]
             assert node.spec is not None
             spec = replace(node.spec, revision=self.wanted)
-            self.nodes[name] = replace(node, spec=spec, generation=node.generation + 1)
+            was_ready = self.agents[name].ready
+            self.nodes[name] = replace(node, spec=spec, generation=node.generation + 1, was_ready=was_ready)
         assert self.disturbed() <= max(before, budget(self.rollout, len(self.nodes)))
+
+    @rule(data=st.data(), agent=st.sampled_from([UP, DOWN, ENDED]))
+    def change_agent(self, data, agent) -> None:
+        """An agent ends or returns, which no budget can prevent, but never as many as to exceed it."""
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        before = self.agents[name]
+        self.agents[name] = agent
+        if self.disturbed() > budget(self.rollout, len(self.nodes)):
+            self.agents[name] = before
+
+    @rule()
+    def end_all_agents_with_the_present_settings(self) -> None:
+        for name, node in self.nodes.items():
+            if node.given == self.wanted == "broken1" and node.was_ready:
+                self.agents[name] = ENDED
 
     @rule(data=st.data())
     def answer(self, data) -> None:
         name = data.draw(st.sampled_from(sorted(self.nodes)))
         node = self.nodes[name]
+        if not self.agents[name].ready:
+            return
         if str(node.given).startswith("broken"):
             self.nodes[name] = replace(node, phase=Phase.FAILED)
         else:
@@ -141,6 +223,7 @@ class RollingOut(RuleBasedStateMachine):
         if not hasattr(self, "nodes"):
             return
         self.wanted = "right"
+        self.agents = dict.fromkeys(self.nodes, UP)
         for _ in range(2 * len(self.nodes) + 2):
             self.roll()
             self.nodes = {
@@ -149,7 +232,7 @@ class RollingOut(RuleBasedStateMachine):
         assert {node.applied for node in self.nodes.values()} == {self.wanted}
 
     def members(self) -> list[Member]:
-        return [Member(name, node) for name, node in self.nodes.items()]
+        return [Member(name, node, self.agents[name]) for name, node in self.nodes.items()]
 
     def disturbed(self) -> int:
         return unavailable(self.members())

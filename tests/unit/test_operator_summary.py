@@ -1,13 +1,16 @@
 """The status of a config, and the Events about it."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fleets import config, cpu_node, node
 
 from dracpu_api.objects.models import CpuDriverConfigStatus
+from dracpu_operator.decide.agents import UNKNOWN, Agents
 from dracpu_operator.decide.progress import Moment, Progress, progress_of
-from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.records import Agent, CpuNode
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
 from dracpu_operator.decide.summary import status_of
@@ -20,13 +23,22 @@ R = WANTED.revision
 
 
 def at(now: str) -> Moment:
-    return Moment(now, trouble_before="2025-12-31T23:59:30Z", silence_before="2025-12-31T23:55:00Z")
+    return Moment(
+        now,
+        trouble_before="2025-12-31T23:59:30Z",
+        silence_before="2025-12-31T23:55:00Z",
+        unanswered_before="2025-12-31T23:58:30Z",
+    )
 
 
 def status_and_progress(
-    selected: Selected, known: dict[str, CpuNode], now: str = NOW
+    selected: Selected,
+    known: dict[str, CpuNode],
+    now: str = NOW,
+    agents: Agents = UNKNOWN,
+    refused: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], Progress]:
-    progress = progress_of(selected, known, at(now))
+    progress = progress_of(selected, known, at(now), agents, refused or {})
     return status_of(selected, known, progress, at(now)), progress
 
 
@@ -36,10 +48,16 @@ def following(*cpu_nodes: CpuNode, nodes: int | None = None, before: Any = None,
     return Selected(config(status=before, **spec), [node(name) for name in names])
 
 
-def status(*cpu_nodes: CpuNode, now: str = NOW, **others: Any) -> dict[str, Any]:
-    return status_and_progress(
-        following(*cpu_nodes, **others), {cpu_node.name: cpu_node for cpu_node in cpu_nodes}, now
-    )[0]
+def status(
+    *cpu_nodes: CpuNode,
+    now: str = NOW,
+    agents: Mapping[str, Agent] | None = None,
+    refused: Mapping[str, str] | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    known = {cpu_node.name: cpu_node for cpu_node in cpu_nodes}
+    pods = Agents(agents or {}, (), known, now)
+    return status_and_progress(following(*cpu_nodes, **others), known, now, pods, refused)[0]
 
 
 def outcomes(written: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -60,7 +78,7 @@ def failed(name: str, why: str = "no CPU 400") -> CpuNode:
 
 def test_the_status_when_all_nodes_have_applied_the_settings() -> None:
     written = status(done("n1"), cpu_node("n2", given=R, applied=R, phase="Draining"))
-    assert written["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
+    assert written["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0, "withoutAgent": 0}
     assert written["cpus"] == {"total": 16, "reserved": 2, "exclusive": 4, "available": 10}
     assert written["observedGeneration"] == 3
     assert outcomes(written) == {
@@ -76,7 +94,7 @@ def test_nodes_are_counted_by_how_far_they_are() -> None:
     settling = cpu_node("n2", given=R, applied="r0", phase="Settling")
     waiting = cpu_node("n3", given="r0", applied="r0")
     written = status(done("n1"), settling, waiting, failed("n4"), nodes=5)
-    assert written["nodes"] == {"selected": 5, "applied": 1, "progressing": 3, "failed": 1}
+    assert written["nodes"] == {"selected": 5, "applied": 1, "progressing": 3, "failed": 1, "withoutAgent": 0}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +134,7 @@ def test_a_node_that_cannot_serve_claims_is_named_with_its_agents_message(kind) 
     written = status(done("n1"), troubled("n2", **{kind: ("it hurts", MINUTES_AGO)}))
     assert outcomes(written)["Degraded"] == ("True", "NodesInTrouble")
     assert message(written, "Degraded") == "1 node cannot serve claims: n2: it hurts"
-    assert written["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0}
+    assert written["nodes"] == {"selected": 2, "applied": 2, "progressing": 0, "failed": 0, "withoutAgent": 0}
 
 
 def test_troubles_and_failures_are_reported_together() -> None:
@@ -187,7 +205,7 @@ def test_available_means_that_no_more_than_max_unavailable_are_missing(serving, 
 
 
 def test_a_conflict_names_the_winner_and_the_nodes() -> None:
-    selected = Selected(config("loser"), [], {"winner": ["n1", "n2", "n3", "n4"]})
+    selected = Selected(config("loser"), lost={"winner": ["n1", "n2", "n3", "n4"]})
     written, _ = status_and_progress(selected, {})
     assert outcomes(written)["Conflicted"] == ("True", "SamePriority")
     assert "4 nodes (n1; n2; n3; and 1 more) lost to winner" in message(written, "Conflicted")
@@ -232,3 +250,80 @@ def test_there_are_events_about_transitions_and_at_first_about_problems_only() -
 def test_the_status_fits_the_schema() -> None:
     written = status(done("n1"), failed("n2"), nodes=4)
     CpuDriverConfigStatus.model_validate(written, by_alias=True, by_name=False)
+
+
+# ---- nodes without a ready agent, and other nodes that cannot be changed
+
+
+def agent(name: str, *, ready: bool = True, since: str = MINUTES_AGO) -> Agent:
+    reason, message = ("Ready", "") if ready else ("CrashLoopBackOff", "back-off 5m0s restarting failed container")
+    return Agent(name, f"pod-{name}", 1, ready=ready, running=ready, reason=reason, message=message, since=since)
+
+
+def test_a_node_whose_agent_is_not_ready_for_longer_than_a_restart_offers_no_cpus_and_is_named() -> None:
+    agents = {"n1": agent("n1"), "n2": agent("n2", ready=False)}
+    written = status(done("n1"), done("n2"), agents=agents, rollout={"maxUnavailable": 1})
+    assert outcomes(written)["Degraded"] == ("True", "AgentsNotReady")
+    assert message(written, "Degraded") == (
+        "1 node has no ready agent: n2: CrashLoopBackOff: back-off 5m0s restarting failed container"
+    )
+    assert message(written, "Available") == "1 of 2 nodes offer CPUs"
+
+
+def test_an_agent_that_restarts_is_not_reported_at_once() -> None:
+    agents = {"n1": agent("n1", ready=False, since=SECONDS_AGO)}
+    written = status(done("n1"), agents=agents)
+    assert outcomes(written)["Degraded"] == ("False", "NoFailures")
+    assert message(written, "Available") == "1 of 1 node offer CPUs"
+
+
+def test_a_rollout_ends_although_a_node_without_a_ready_agent_waits_for_its_settings() -> None:
+    agents = {"n1": agent("n1"), "n2": agent("n2", ready=False)}
+    written = status(done("n1"), replace(cpu_node("n2", given="r0", applied="r0"), was_ready=True), agents=agents)
+    assert outcomes(written)["Progressing"] == ("False", "Incomplete")
+
+
+def test_a_rollout_stops_when_settings_have_ended_as_many_agents_as_may_be_unavailable() -> None:
+    agents = {"n1": agent("n1", ready=False), "n2": agent("n2")}
+    ended = replace(cpu_node("n1", given=R, applied=R), was_ready=True)
+    written = status(ended, cpu_node("n2", given="r0", applied="r0"), agents=agents, rollout={"maxUnavailable": 1})
+    assert outcomes(written)["Progressing"] == ("False", "Stopped")
+    assert "n1: CrashLoopBackOff" in message(written, "Degraded")
+
+
+def test_a_ready_agent_that_does_not_answer_its_settings_is_named() -> None:
+    silent = replace(cpu_node("n1", given=R, applied="r0"), given_at=MINUTES_AGO)
+    written = status(silent, done("n2"), agents={"n1": agent("n1"), "n2": agent("n2")})
+    assert outcomes(written)["Degraded"] == ("True", "AgentsNotReady")
+    assert f"n1: since {MINUTES_AGO}" in message(written, "Degraded")
+    assert outcomes(written)["Progressing"] == ("False", "Incomplete")
+
+
+def test_a_node_whose_agent_ignores_a_setting_is_progressing() -> None:
+    older = replace(done("n1"), ignored=("settings.turbo",))
+    written = status(older, done("n2"))
+    assert written["nodes"]["progressing"] == 1
+    assert outcomes(written)["Progressing"] == ("True", "SettingsIgnored")
+    assert "settings.turbo: upgrade the agents: n1" in message(written, "Progressing")
+
+
+def test_a_node_whose_cpu_node_is_refused_is_named_with_the_api_servers_words() -> None:
+    written = status(done("n1"), nodes=2, refused={"more0": "PATCH: Forbidden: admission webhook denied"})
+    assert outcomes(written)["Degraded"] == ("True", "NodesRefused")
+    assert "more0: PATCH: Forbidden: admission webhook denied" in message(written, "Degraded")
+
+
+def test_nodes_that_leave_are_named_with_their_time() -> None:
+    selected = following(done("n1"))
+    selected.leaving.append(replace(done("n2"), remove_after="2026-01-01T00:00:30Z"))
+    written, _ = status_and_progress(selected, {"n1": done("n1")})
+    assert outcomes(written)["Degraded"] == ("True", "NodesLeaving")
+    assert "n2: after 2026-01-01T00:00:30Z" in message(written, "Degraded")
+
+
+def test_nodes_that_are_to_have_no_agent_have_a_count_of_their_own() -> None:
+    selected = following(done("n1"))
+    selected.without_agent.extend(["n2", "n3"])
+    written, _ = status_and_progress(selected, {"n1": done("n1")})
+    assert (written["nodes"]["selected"], written["nodes"]["withoutAgent"]) == (1, 2)
+    assert outcomes(written)["Degraded"] == ("False", "NoFailures")

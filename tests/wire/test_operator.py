@@ -38,7 +38,7 @@ async def test_a_config_becomes_a_cpu_node_for_each_linux_node_and_the_status_co
     assert cpu_node["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": owner}]
     assert cpu_node["spec"]["config"] == {"name": "all", "generation": 1}
     assert cpu_node["spec"]["settings"]["reservedCPUs"] == "0-1"
-    assert world.status()["nodes"] == {"selected": 3, "applied": 3, "progressing": 0, "failed": 0}
+    assert world.status()["nodes"] == {"selected": 3, "applied": 3, "progressing": 0, "failed": 0, "withoutAgent": 0}
     assert world.status()["cpus"] == {"total": 24, "reserved": 6, "exclusive": 0, "available": 18}
     assert world.condition("Progressing")["reason"] == "Complete"
 
@@ -85,7 +85,13 @@ async def test_a_config_that_nodes_refuse_stops_with_the_reason_and_continues_wh
         await world.until(lambda: world.condition("Progressing").get("reason") == "Stopped")
         await world.api.until_idle()
         assert world.having(reservedCPUs="400") == {"n0", "n1"}
-        assert world.status()["nodes"] == {"selected": 6, "applied": 0, "progressing": 4, "failed": 2}
+        assert world.status()["nodes"] == {
+            "selected": 6,
+            "applied": 0,
+            "progressing": 4,
+            "failed": 2,
+            "withoutAgent": 0,
+        }
         degraded = world.condition("Degraded")
         assert degraded["status"] == "True"
         assert "n0: no CPU 400 here; n1: no CPU 400 here" in degraded["message"]
@@ -306,7 +312,7 @@ async def test_deletions_that_the_watch_misses_are_found(tmp_path: Path) -> None
     async with FakeApi() as api:
         agents = FakeAgents(api)
         world = World(api, agents, tmp_path)
-        pace = type(QUICK)(debounce=0.01, first_recheck=0.05, recheck=0.05, status=0.05)
+        pace = type(QUICK)(debounce=0.01, first_recheck=0.05, recheck=0.05, removal=0.0, status=0.05)
         async with background(agents.run()):
             world.nodes(2)
             world.config()

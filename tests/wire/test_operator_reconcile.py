@@ -12,8 +12,9 @@ from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK
 
+from dracpu_operator.api.agent_reports import AgentReports
 from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.api.events import ConfigEvents
+from dracpu_operator.api.events import Events
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics
@@ -61,7 +62,9 @@ async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
             api.add("nodes", {"metadata": {"name": f"n{number}"}})
         api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
         fleet = Fleet()
-        reconciler = Reconciler(fleet, cluster, ConfigEvents(cluster, "test"), Metrics(), intervals)
+        events, metrics = Events(cluster, "test"), Metrics()
+        reports = AgentReports(fleet, cluster, events, metrics, intervals)
+        reconciler = Reconciler(fleet, cluster, events, reports, metrics, intervals)
         running = asyncio.create_task(reconciler.run())
         blind = Blind(api, fleet, reconciler, running)
         await api.until(lambda: len(api.all("cpunodes")) == 3)
@@ -119,11 +122,39 @@ async def test_a_cpu_node_that_somebody_created_again_is_read_again(blind: Blind
 
 
 async def test_the_operator_is_not_ready_while_the_api_server_refuses_and_gives_the_reason(blind: Blind) -> None:
-    blind.api.fail("PATCH cpunodes", 403, "Forbidden", "cannot patch cpunodes", times=1000)
+    blind.api.fail("PATCH cpudriverconfigs/all", 403, "Forbidden", "cannot patch its status", times=1000)
     blind.edit(mode="individual")
     await blind.api.until(blind.reconciler.ready)
-    assert "Forbidden: cannot patch cpunodes" in blind.reconciler.ready()[0]
+    assert "Forbidden: cannot patch its status" in blind.reconciler.ready()[0]
     assert blind.reconciler.live() == []
+
+
+async def test_a_refused_cpu_node_delays_no_other_and_is_named_in_the_status(blind: Blind) -> None:
+    """As when an admission webhook denies the change of one object."""
+    blind.api.fail("PATCH cpunodes/n0", 403, "Forbidden", "admission webhook denied the request", times=100_000)
+    blind.edit(mode="individual", rollout={"maxUnavailable": 1})
+
+    def others_have_changed() -> bool:
+        for name in blind.having("individual"):
+            blind.answer(name)
+        return blind.having("individual") == {"n1", "n2"}
+
+    await blind.api.until(others_have_changed)
+
+    def named() -> bool:
+        conditions = blind.api.get("cpudriverconfigs", "all").get("status", {}).get("conditions", ())
+        return any("n0: PATCH" in found["message"] and found["reason"] == "NodesRefused" for found in conditions)
+
+    await blind.api.until(named)
+    assert blind.reconciler.ready() == []
+
+
+async def test_a_refused_cpu_node_is_tried_less_and_less_often(blind: Blind) -> None:
+    blind.api.fail("PATCH cpunodes/n0", 403, "Forbidden", "denied", times=100_000)
+    before = blind.asked("PATCH cpunodes/n0")
+    blind.edit(mode="individual")
+    await blind.api.until(lambda: blind.asked("PATCH cpunodes/n0") >= before + 3)
+    assert blind.fleet.to_read_again <= {"n0"}
 
 
 async def test_statuses_are_written_although_a_cpu_node_could_not_be(blind: Blind) -> None:

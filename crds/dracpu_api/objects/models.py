@@ -63,6 +63,9 @@ class Rollout(Object):
     settle_seconds: SettleSeconds = SETTLE_SECONDS
     """How long the old devices stay published, closed to new claims, before a change of mode or groupBy replaces
     them."""
+    removal_seconds: Annotated[Int, Field(ge=0, le=86_400)] | None = None
+    """How long a node that no config selects any more keeps its devices: a label may come back, or a mistake may be
+    corrected. 60 when absent."""
 
 
 class CpuDriverConfigSpec(Settings):
@@ -90,6 +93,9 @@ class FleetNodes(Object):
     """Nodes that neither have applied them nor failed."""
     failed: Count = 0
     """Nodes that could not apply them and keep their last good settings; their CpuNodes say why."""
+    without_agent: Count = 0
+    """Nodes that the nodeSelector matches and that are to have no agent, because the DaemonSet's nodeSelector, affinity
+    or tolerations exclude them. They are not counted as selected."""
 
 
 class FleetCpus(Object):

@@ -119,10 +119,12 @@ class Cluster:
         query = [("fieldManager", manager), ("force", "true" if force else "false")]
         return await self._patch(resource, name, path, query, body, "application/apply-patch+yaml")
 
-    async def merge(self, resource: Resource, name: str, patch: Json) -> Json:
-        """Changes the fields that the patch has; lists are replaced whole."""
+    async def merge(self, resource: Resource, name: str, patch: Json, *, subresource: str = "") -> Json:
+        """Changes the fields that the patch has; lists are replaced whole. With `metadata.uid`, only the object with
+        that UID is changed."""
+        path = resource.path(name, subresource=subresource)
         query = [("fieldManager", FIELD_MANAGER)]
-        return await self._patch(resource, name, resource.path(name), query, patch, "application/merge-patch+json")
+        return await self._patch(resource, name, path, query, patch, "application/merge-patch+json")
 
     async def delete(self, resource: Resource, name: str, uid: str) -> None:
         """Deletes the object with that UID, and no other one of that name."""

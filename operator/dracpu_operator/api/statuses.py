@@ -11,12 +11,11 @@ from typing import Any
 import structlog
 
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_api.events import Event
 from dracpu_api.resources import CONFIGS, resource_version
 from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.api.events import ConfigEvents
+from dracpu_operator.api.events import Events
+from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.progress import Moment, progress_of
-from dracpu_operator.decide.records import Config
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
 from dracpu_operator.decide.summary import status_of
@@ -30,9 +29,7 @@ log = structlog.get_logger()
 class StatusWriter:
     """`due_at` is the time at which statuses have to be computed again although no object has changed."""
 
-    def __init__(
-        self, fleet: Fleet, cluster: Cluster, events: ConfigEvents, metrics: Metrics, intervals: Intervals
-    ) -> None:
+    def __init__(self, fleet: Fleet, cluster: Cluster, events: Events, metrics: Metrics, intervals: Intervals) -> None:
         self.due_at = float("inf")
         self._fleet = fleet
         self._cluster = cluster
@@ -41,13 +38,16 @@ class StatusWriter:
         self._intervals = intervals
         self._written_at: dict[str, float] = {}  # by the config's UID
 
-    async def write(self, selected: Mapping[str, Selected]) -> None:
-        """Writes the statuses of all configs. An error does not keep the others from being written, and the first error
-        is raised at the end."""
+    async def write(self, selected: Mapping[str, Selected], agents: Agents, refused: Mapping[str, str]) -> None:
+        """Writes the statuses of all configs. `refused` are the nodes whose CpuNode the API server refused, with its
+        words. An error does not keep the other statuses from being written, and the first error is raised at the
+        end."""
         self.due_at = float("inf")
         cpu_nodes = self._fleet.cpu_nodes
         moment = _moment(datetime.now(UTC), self._intervals)
-        progress = {name: progress_of(followed, cpu_nodes, moment) for name, followed in selected.items()}
+        progress = {
+            name: progress_of(followed, cpu_nodes, moment, agents, refused) for name, followed in selected.items()
+        }
         self._metrics.set_nodes(progress)
         if any(counted.has_recent_trouble for counted in progress.values()):
             self.due_at = _now() + self._intervals.trouble
@@ -86,22 +86,19 @@ class StatusWriter:
         self._written_at[config.uid] = _now()
         self._metrics.requested("status", "success")
         for event in events_about(status, before):
-            await self._create(config, event)
-
-    async def _create(self, config: Config, event: Event) -> None:
-        write_log = log.warning if event.severity == "Warning" else log.info
-        write_log(event.note, config=config.name, reason=event.reason)
-        try:
-            await self._events.create(config, event)
-        except ApiError as error:  # it is not repeated: the status has the same information
-            log.warning("an Event was not created", config=config.name, reason=event.reason, error=str(error))
+            await self._events.about_config(config, event)
 
 
 def _moment(now: datetime, intervals: Intervals) -> Moment:
     def text(seconds_ago: float) -> str:
         return (now - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    return Moment(text(0), trouble_before=text(intervals.trouble), silence_before=text(intervals.silence))
+    return Moment(
+        text(0),
+        trouble_before=text(intervals.trouble),
+        silence_before=text(intervals.silence),
+        unanswered_before=text(intervals.unanswered),
+    )
 
 
 def _now() -> float:

@@ -10,15 +10,21 @@ from typing import Final
 import structlog
 
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from dracpu_api.events import Event
+from dracpu_api.names import ANNOTATION_AGENT_WAS_READY, ANNOTATION_GIVEN_AT, ANNOTATION_REMOVE_AFTER
 from dracpu_api.resources import CPU_NODES, NODES, Json, resource_version
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
+from dracpu_operator.api.events import Events
+from dracpu_operator.api.refusals import Refusals
+from dracpu_operator.decide.plan import Change
 from dracpu_operator.decide.records import CpuNode, Node
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics, Request
 
 log = structlog.get_logger()
 
+_REFUSED_IN_A_ROW: Final = 32
 _LABELS: Final = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
@@ -34,17 +40,47 @@ class Job:
 class CpuNodeWriter:
     """Makes jobs and runs them."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, parallel: int) -> None:
+    def __init__(
+        self, fleet: Fleet, cluster: Cluster, events: Events, refusals: Refusals, metrics: Metrics, parallel: int
+    ) -> None:
         self._fleet = fleet
         self._cluster = cluster
+        self._events = events
+        self._refusals = refusals
         self._metrics = metrics
         self._parallel = parallel
 
-    def apply(self, node: Node, spec: CpuNodeSpec, current: CpuNode | None, kind: Request) -> Job:
-        """The job that gives a node its spec."""
+    def change(self, change: Change, spec: CpuNodeSpec, now: str) -> Job:
+        """The job that gives a node the settings of a config; `now` is RFC 3339 in UTC."""
+        annotations = {ANNOTATION_GIVEN_AT: now}
+        if change.is_ready is not None:
+            annotations[ANNOTATION_AGENT_WAS_READY] = "true" if change.is_ready else "false"
+        kind: Request = "create" if change.current is None else "change"
+        return self._apply(change.node, spec, annotations, change.current, kind)
+
+    def update_outstanding(self, node: Node, spec: CpuNodeSpec, current: CpuNode) -> Job:
+        """The job that replaces the list of outstanding claims of a CpuNode."""
+        annotations = {}
+        if current.given_at:
+            annotations[ANNOTATION_GIVEN_AT] = current.given_at
+        if current.was_ready is not None:
+            annotations[ANNOTATION_AGENT_WAS_READY] = "true" if current.was_ready else "false"
+        return self._apply(node, spec, annotations, current, "outstanding")
+
+    def mark(self, cpu_node: CpuNode, remove_after: str) -> Job:
+        """The job that stores the time after which a CpuNode is deleted; "" removes the time."""
 
         async def send() -> None:
-            answer = await _apply(self._cluster, node, spec, None if current is None else current.uid)
+            annotations = {ANNOTATION_REMOVE_AFTER: remove_after or None}
+            patch = {"metadata": {"uid": cpu_node.uid, "annotations": annotations}}
+            self._fleet.store_cpu_node(await self._cluster.merge(CPU_NODES, cpu_node.name, patch))
+            await self._events.about_cpu_node(cpu_node, removal_event(remove_after))
+
+        return Job(cpu_node.name, "mark", send)
+
+    def _apply(self, node: Node, spec: CpuNodeSpec, annotations: Json, current: CpuNode | None, kind: Request) -> Job:
+        async def send() -> None:
+            answer = await _apply(self._cluster, node, spec, annotations, None if current is None else current.uid)
             if current is not None:
                 self._fleet.compare(resource_version(answer), current.version)
             self._fleet.store_cpu_node(answer)
@@ -79,10 +115,11 @@ class CpuNodeWriter:
         return Job(name, "read", send)
 
     async def run(self, jobs: Iterable[Job]) -> None:
-        """Runs all jobs and raises the first error. When the API server becomes unavailable, the remaining jobs are
-        dropped."""
+        """Runs all jobs. A refused one is recorded and does not keep the others from being run. When the API server
+        becomes unavailable, or refuses many in a row, the remaining jobs are dropped, and the error is raised."""
         queue = deque(jobs)
         errors: list[ApiError] = []
+        refused: set[str] = set()  # nodes, since the last request that succeeded
 
         async def work() -> None:
             while queue:
@@ -93,12 +130,22 @@ class CpuNodeWriter:
                     log.info("a CpuNode has changed meanwhile", node=job.node, error=str(error))
                     self._failed(job)
                     self._fleet.changed.set()
-                except ApiError as error:  # also a 422: the object may have been created again with another UID
+                except UnavailableError as error:
                     self._failed(job)
                     errors.append(error)
-                    if isinstance(error, UnavailableError):
+                    queue.clear()
+                except ApiError as error:  # also a 422: the object may have been created again with another UID
+                    self._failed(job)
+                    if self._refusals.add(job.node, error, _now()):
+                        log.warning("a request about a CpuNode was refused", node=job.node, error=str(error))
+                    refused.add(job.node)
+                    if len(refused) >= _REFUSED_IN_A_ROW:  # permissions are missing, rather than one object refused
+                        errors.append(error)
                         queue.clear()
                 else:
+                    if job.kind != "read":
+                        refused.clear()
+                        self._refusals.remove(job.node)
                     self._metrics.requested(job.kind, "success")
 
         async with asyncio.TaskGroup() as group:
@@ -112,10 +159,21 @@ class CpuNodeWriter:
         self._fleet.to_read_again.add(job.node)
 
 
-async def _apply(cluster: Cluster, node: Node, spec: CpuNodeSpec, uid: str | None) -> Json:
+def removal_event(remove_after: str) -> Event:
+    """The Event about a CpuNode whose time of deletion was stored, or removed ("")."""
+    if not remove_after:
+        return Event("Normal", "RemovalCancelled", "Remove", "a config selects the node again: it keeps its devices")
+    note = (
+        f"no config selects the node any more: its devices are withdrawn after {remove_after}, unless its labels or a "
+        "nodeSelector change until then"
+    )
+    return Event("Warning", "RemovalPending", "Remove", note)
+
+
+async def _apply(cluster: Cluster, node: Node, spec: CpuNodeSpec, annotations: Json, uid: str | None) -> Json:
     """Creates a node's CpuNode (`uid` None), or changes the one with that UID."""
     owner = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node.name, "uid": node.uid}
-    metadata = {"name": node.name, "labels": _LABELS, "ownerReferences": [owner]}
+    metadata = {"name": node.name, "labels": _LABELS, "annotations": annotations, "ownerReferences": [owner]}
     if uid is not None:
         metadata["uid"] = uid
     fields = encode_spec(spec)
@@ -125,3 +183,7 @@ async def _apply(cluster: Cluster, node: Node, spec: CpuNodeSpec, uid: str | Non
     # server-side apply keeps the list's entries that another manager has added, and nobody might ever remove them
     patch = {"metadata": {"uid": applied["metadata"]["uid"]}, "spec": {"outstanding": fields["outstanding"]}}
     return await cluster.merge(CPU_NODES, node.name, patch)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

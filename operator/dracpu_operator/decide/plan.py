@@ -1,12 +1,16 @@
 """Which CpuNodes have to be created, changed and deleted. Pure: nodes, configs and CpuNodes in, changes and removals
 out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from dracpu_api.settings import CpuNodeSpec
+from dracpu_api.settings import REMOVAL_SECONDS, CpuNodeSpec
+from dracpu_operator.decide.agents import UNKNOWN, Agents
+from dracpu_operator.decide.given import was_given
 from dracpu_operator.decide.outstanding import ClaimsByNode, outstanding
 from dracpu_operator.decide.records import Config, CpuNode, Node
+from dracpu_operator.decide.removals import Removals, by_config, charged, removals_of, rollout_of
 from dracpu_operator.decide.rollout import Member, next_nodes
 from dracpu_operator.decide.selection import Selected, select
 
@@ -18,6 +22,7 @@ class Change:
     node: Node
     config: Config
     current: CpuNode | None
+    is_ready: bool | None = None  # whether the node's agent is ready; None: nothing is known about agents
 
     @property
     def keeps_devices(self) -> bool:
@@ -40,22 +45,55 @@ class Plan:
     selected: Mapping[str, Selected]  # by the config's name
     changes: tuple[Change, ...]
     removals: tuple[CpuNode, ...]
+    marks: Mapping[
+        str, str
+    ]  # by node: the time after which its CpuNode is deleted; "" when it is not deleted after all
+    next_removal: datetime | None  # when to decide again, because the grace time of a node ends
 
 
-def make_plan(nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_nodes: Mapping[str, CpuNode]) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What decisions depend on besides the objects."""
+
+    now: datetime
+    agents: Agents = UNKNOWN
+    blocked: Collection[str] = ()  # nodes whose CpuNode cannot be written at the moment
+    grace: float = REMOVAL_SECONDS  # the seconds that nodes keep their devices which no config selects any more
+
+
+def make_plan(
+    nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_nodes: Mapping[str, CpuNode], situation: Situation
+) -> Plan:
     """Decides for all nodes at once, in the order of their names."""
+    agents = situation.agents
     # nodes of a config that is not valid keep its last valid settings
     held: dict[str, list[Node]] = {config.name: [] for config in configs.values() if config.wanted is None}
     free: list[Node] = []
     for name in sorted(nodes):
         spec = cpu_nodes[name].spec if name in cpu_nodes else None
         (free if spec is None or spec.config_name not in held else held[spec.config_name]).append(nodes[name])
-    selected = select(free, configs.values())
-    removals = _removals(nodes, selected.values(), free, cpu_nodes)
-    removed = {cpu_node.name for cpu_node in removals}
-    changes = [change for followed in selected.values() for change in _changes(followed, cpu_nodes, removed)]
+    selected = select(free, configs.values(), agents)
+    orphans = {
+        name: cpu_node
+        for name, cpu_node in cpu_nodes.items()
+        if name in nodes and _is_orphan(cpu_node, nodes[name].uid)
+    }
+    situation = replace(situation, blocked={*situation.blocked, *orphans})  # deleted before they are created again
+    leaving = by_config(_unselected(free, selected.values(), cpu_nodes, orphans), configs)
+    removals = Removals()
+    changes: list[Change] = []
+    for name in {**selected, **leaving}:
+        followed, config = selected.get(name), configs.get(name)
+        members = [] if followed is None else _members(followed, cpu_nodes, orphans, agents)
+        if followed is not None:
+            followed.leaving.extend(leaving[name])
+            changes += _changes(followed, members, situation, leaving[name])
+        removals = removals.joined(
+            removals_of(rollout_of(config), members, leaving[name], situation.now, agents, situation.grace)
+        )
     kept = {name: Selected(configs[name], followers) for name, followers in held.items()}
-    return Plan({**selected, **kept}, tuple(changes), tuple(removals))
+    marks = {**removals.marks, **dict.fromkeys(_returned(selected.values(), cpu_nodes), "")}
+    return Plan({**selected, **kept}, tuple(changes), (*orphans.values(), *removals.due), marks, removals.next_at)
 
 
 def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
@@ -89,33 +127,57 @@ def with_current_claims(cpu_node: CpuNode, claims: ClaimsByNode) -> CpuNodeSpec 
     return None if listed == before else replace(cpu_node.spec, outstanding=listed)
 
 
-def _removals(
-    nodes: Mapping[str, Node], selected: Iterable[Selected], free: Iterable[Node], cpu_nodes: Mapping[str, CpuNode]
-) -> list[CpuNode]:
-    """CpuNodes of nodes that no config selects any more, and of Nodes that were created again with another UID.
-
-    A CpuNode that no Node owns was not created by the operator and stays. When a Node is deleted, the garbage collector
-    removes its CpuNode.
-    """
-    chosen = {node.name for followed in selected for node in followed.nodes}
-    unselected = {node.name for node in free} - chosen
-    return [
-        cpu_node
-        for name, cpu_node in cpu_nodes.items()
-        if cpu_node.owner is not None and name in nodes and (cpu_node.owner != nodes[name].uid or name in unselected)
-    ]
+def _is_orphan(cpu_node: CpuNode, node_uid: str) -> bool:
+    """True when the Node was created again with another UID: the garbage collector is about to delete the CpuNode. When
+    a Node is deleted, it deletes the CpuNode, too. A CpuNode that no Node owns was not created by the operator."""
+    return cpu_node.owner is not None and cpu_node.owner != node_uid
 
 
-def _changes(selected: Selected, cpu_nodes: Mapping[str, CpuNode], removed: set[str]) -> list[Change]:
+def _unselected(
+    free: Iterable[Node], selected: Iterable[Selected], cpu_nodes: Mapping[str, CpuNode], orphans: Collection[str]
+) -> Iterator[CpuNode]:
+    """The CpuNodes of nodes that no config selects. A node that a config selects and that is to have no agent keeps its
+    CpuNode: a DaemonSet that was deleted may be created again."""
+    chosen = {
+        name for followed in selected for name in (*(node.name for node in followed.nodes), *followed.without_agent)
+    }
+    chosen.update(orphans)
+    for node in free:
+        cpu_node = cpu_nodes.get(node.name)
+        if cpu_node is not None and cpu_node.owner is not None and node.name not in chosen:
+            yield cpu_node
+
+
+def _members(
+    selected: Selected, cpu_nodes: Mapping[str, CpuNode], orphans: Collection[str], agents: Agents
+) -> list[Member]:
+    members = []
+    for node in selected.nodes:
+        cpu_node = None if node.name in orphans else cpu_nodes.get(node.name)
+        up_to_date = cpu_node is not None and was_given(selected.config, cpu_node)
+        members.append(Member(node.name, cpu_node, agents.of(node.name), up_to_date))
+    return members
+
+
+def _changes(
+    selected: Selected, members: Sequence[Member], situation: Situation, leaving: Sequence[CpuNode]
+) -> Iterator[Change]:
     config = selected.config
     assert config.wanted is not None
-    members = [Member(node.name, None if node.name in removed else cpu_nodes.get(node.name)) for node in selected.nodes]
-    due = set(next_nodes(config.wanted.spec.rollout, config.wanted.revision, members)) - removed
-    return [
-        Change(node, config, member.cpu_node)
-        for node, member in zip(selected.nodes, members, strict=True)
-        if node.name in due or _needs_correction(config, node, member.cpu_node)
-    ]
+    rollout, charges = config.wanted.spec.rollout, len(charged(leaving, situation.agents))
+    due = set(next_nodes(rollout, members, leaving=charges, blocked=situation.blocked))
+    for node, member in zip(selected.nodes, members, strict=True):
+        corrected = node.name not in situation.blocked and _needs_correction(config, node, member.cpu_node)
+        if node.name in due or corrected:
+            yield Change(node, config, member.cpu_node, is_ready=None if member.agent is None else member.agent.ready)
+
+
+def _returned(selected: Iterable[Selected], cpu_nodes: Mapping[str, CpuNode]) -> Iterator[str]:
+    """Nodes that a config selects again before their grace time has ended."""
+    for followed in selected:
+        for name in (*(node.name for node in followed.nodes), *followed.without_agent):
+            if name in cpu_nodes and cpu_nodes[name].remove_after:
+                yield name
 
 
 def _needs_correction(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:

@@ -1,15 +1,20 @@
 """Which nodes may be given other settings now, so that at most maxUnavailable are disturbed at a time. Pure.
 
-Decisions depend only on what is stored: the settings that nodes were given and what their agents report. An operator
-that restarts continues where the former one stopped.
+Decisions depend only on what is stored: the settings that nodes were given, what their agents report, and what the
+agents' pods show. An operator that restarts continues where the former one stopped.
+
+A node without a ready agent is not disturbed by other settings, so it does not use the budget, unless its agent was
+ready when the node was given its present settings: then these settings may be the reason, and other nodes must not
+follow. A node that had no ready agent before gets its settings once it is back. If its agent cannot run at all, it gets
+them after all other nodes, because they may be what the agent needs to run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import Rollout
-from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.records import Agent, CpuNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +23,25 @@ class Member:
 
     name: str
     cpu_node: CpuNode | None
+    agent: Agent | None = None  # None: nothing is known about agents
+    up_to_date: bool = False  # it was given the config's present settings
+
+    @property
+    def is_down(self) -> bool:
+        """True when the node has no agent that is ready."""
+        return self.agent is not None and not self.agent.ready
+
+    @property
+    def went_down(self) -> bool:
+        """True when the agent was ready when the node was given its settings, and is not since."""
+        return self.is_down and self.cpu_node is not None and self.cpu_node.was_ready is True
+
+    @property
+    def unavailable(self) -> bool:
+        """True when the node uses the budget."""
+        if self.cpu_node is None or self.cpu_node.phase is None or self.cpu_node.starting:
+            return False
+        return self.went_down if self.is_down else self.cpu_node.unavailable
 
 
 def budget(rollout: Rollout, members: int) -> int:
@@ -29,25 +53,38 @@ def budget(rollout: Rollout, members: int) -> int:
     return max(1, limit)
 
 
-def next_nodes(rollout: Rollout, revision: str, members: Sequence[Member]) -> list[str]:
-    """The nodes to give `revision` to now."""
-    waiting = [member for member in members if member.cpu_node is None or member.cpu_node.given != revision]
+def next_nodes(
+    rollout: Rollout, members: Sequence[Member], *, leaving: int = 0, blocked: Collection[str] = ()
+) -> list[str]:
+    """The nodes to give the present settings to now. `leaving` nodes use the budget, too: they are about to lose their
+    devices. `blocked` nodes have to wait for another reason and leave their places to others."""
+    waiting = [member for member in members if not member.up_to_date and member.name not in blocked]
     if rollout.paused:  # which holds back changes: first settings are not a change
         return [member.name for member in waiting if member.cpu_node is None]
-    free = [member.name for member in waiting if _is_free(member.cpu_node)]
-    charged = [member.name for member in waiting if not _is_free(member.cpu_node)]
-    room = budget(rollout, len(members)) - unavailable(members)
-    return free + charged[: max(0, room)]
+    free = [member.name for member in waiting if _is_free(member)]
+    charged = [member.name for member in waiting if not _is_free(member) and not member.is_down]
+    room = budget(rollout, len(members) + leaving) - unavailable(members) - leaving
+    chosen = free + charged[: max(0, room)]
+    if charged:
+        return chosen
+    return chosen + [member.name for member in waiting if not _is_free(member) and _cannot_run(member)]
 
 
 def unavailable(members: Sequence[Member]) -> int:
     """How many nodes use the budget now."""
-    return sum(member.cpu_node is not None and member.cpu_node.unavailable for member in members)
+    return sum(member.unavailable for member in members)
 
 
-def _is_free(cpu_node: CpuNode | None) -> bool:
+def _is_free(member: Member) -> bool:
     """True when a change of the node uses no budget: it offers nothing yet, or is unavailable and counted already. So
     a corrected config reaches the nodes on which the former one failed."""
-    if cpu_node is None or cpu_node.phase is None or cpu_node.unavailable:
+    cpu_node = member.cpu_node
+    if cpu_node is None or cpu_node.phase is None or member.unavailable:
         return True
     return cpu_node.starting and cpu_node.phase is Phase.FAILED
+
+
+def _cannot_run(member: Member) -> bool:
+    """True when no process of the agent runs, for example because it ends at each start. An agent that runs and is not
+    ready, or whose node is lost, may still offer devices: it waits until it is back."""
+    return member.agent is not None and not member.agent.ready and not member.agent.running

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dracpu_api.objects.models import NodeSelector, SelectorRequirement
-from dracpu_operator.decide.records import Config, Node
+from dracpu_operator.decide.agents import UNKNOWN, Agents
+from dracpu_operator.decide.records import Config, CpuNode, Node
 
 OS_LABEL: Final = "kubernetes.io/os"  # kubelet: set on every Node
 
@@ -16,11 +17,13 @@ class Selected:
 
     config: Config
     nodes: list[Node] = field(default_factory=list)
+    without_agent: list[str] = field(default_factory=list)  # the selector takes them, and they are to have no agent
+    leaving: list[CpuNode] = field(default_factory=list)  # of nodes that followed the config, and that none selects now
     lost: dict[str, list[str]] = field(default_factory=dict)  # config of the same priority -> nodes that follow it
 
 
-def select(nodes: Iterable[Node], configs: Iterable[Config]) -> dict[str, Selected]:
-    """Each valid config by name, with its nodes in the order given."""
+def select(nodes: Iterable[Node], configs: Iterable[Config], agents: Agents = UNKNOWN) -> dict[str, Selected]:
+    """Each valid config by name, with its nodes in the order given. A node that is to have no agent follows none."""
     ordered = sorted((config for config in configs if config.wanted is not None), key=precedence)
     selected = {config.name: Selected(config) for config in ordered}
     for node in nodes:
@@ -28,6 +31,9 @@ def select(nodes: Iterable[Node], configs: Iterable[Config]) -> dict[str, Select
         if not claimants:
             continue
         winner = claimants[0]
+        if not agents.is_wanted(node.name):
+            selected[winner.name].without_agent.append(node.name)
+            continue
         selected[winner.name].nodes.append(node)
         for loser in claimants[1:]:
             if _priority(loser) == _priority(winner):

@@ -11,11 +11,15 @@ _WARNINGS_AT_FIRST: Final = frozenset(
         ConfigReason.INVALID,
         ConfigReason.STOPPED,
         ConfigReason.NODES_FAILED,
+        ConfigReason.AGENTS_NOT_READY,
         ConfigReason.NODES_IN_TROUBLE,
+        ConfigReason.NODES_LEAVING,
+        ConfigReason.NODES_REFUSED,
         ConfigReason.SAME_PRIORITY,
     }
 )
-_WARNINGS: Final = _WARNINGS_AT_FIRST | {ConfigReason.TOO_FEW_NODES}  # which is normal for a config that is new
+# TooFewNodes is normal for a config that is new
+_WARNINGS: Final = _WARNINGS_AT_FIRST | {ConfigReason.SETTINGS_IGNORED, ConfigReason.TOO_FEW_NODES}
 
 
 def is_same(status: Json, other: Json) -> bool:

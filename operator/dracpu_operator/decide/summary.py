@@ -1,6 +1,6 @@
 """The status of a config: counts, CPUs, and conditions whose messages name what to do. The time is an argument."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ def status_of(
             "applied": progress.applied,
             "progressing": progress.progressing,
             "failed": len(progress.failed),
+            "withoutAgent": progress.without_agent,
         },
         "cpus": {
             name: sum(getattr(counts, name) for counts in cpus)
@@ -69,24 +70,34 @@ def _accepted(selected: Selected) -> Verdict:
 
 def _progressing(selected: Selected, progress: Progress) -> Verdict:
     wanted = selected.config.wanted
-    done = f"{progress.applied} of {_nodes(progress.selected)} applied these settings"
     if wanted is None:
         return Verdict(False, ConfigReason.NOT_ACCEPTED)
     if not progress.selected:
         return Verdict(False, ConfigReason.NO_NODES)
+    done = f"{progress.applied} of {_nodes(progress.selected)} applied these settings"
     if wanted.spec.rollout.paused and progress.waiting:
         return Verdict(False, ConfigReason.PAUSED, f"{done}; to resume the rollout, set rollout.paused: false")
-    if progress.waiting and len(progress.failed) >= progress.limit:
+    if progress.waiting and progress.stuck >= progress.limit:
         message = (
-            f"{done}; {_nodes(len(progress.failed))} failed, and maxUnavailable allows {progress.limit}: correct the "
-            "settings, and the rollout continues by itself"
+            f"{done}; {_nodes(progress.stuck)} failed or have no agent that answers, and maxUnavailable allows "
+            f"{progress.limit}: correct the settings, and the rollout continues by itself"
         )
         return Verdict(False, ConfigReason.STOPPED, message)
-    if progress.progressing:
+    return _advancing(progress, done)
+
+
+def _advancing(progress: Progress, done: str) -> Verdict:
+    if progress.ignored:
+        settings = ", ".join(sorted({path for node in progress.ignored for path in node.ignored}))
+        nodes = _some([node.name for node in progress.ignored[:NAMED]], progress.ignored)
+        message = f"{done}; the agents of these nodes are older and ignore {settings}: upgrade the agents: {nodes}"
+        return Verdict(True, ConfigReason.SETTINGS_IGNORED, message)
+    if progress.busy:
         names = [cpu_node.name for cpu_node in progress.changing[:NAMED]]
         now = f"; changing now: {_some(names, progress.changing)}" if names else ""
         return Verdict(True, ConfigReason.ROLLING_OUT, f"{done}; at most {progress.limit} change at a time{now}")
-    return Verdict(False, ConfigReason.INCOMPLETE if progress.failed else ConfigReason.COMPLETE, done)
+    is_complete = progress.applied == progress.selected
+    return Verdict(False, ConfigReason.COMPLETE if is_complete else ConfigReason.INCOMPLETE, done)
 
 
 def _available(progress: Progress) -> Verdict:
@@ -101,21 +112,54 @@ def _available(progress: Progress) -> Verdict:
 
 
 def _degraded(progress: Progress) -> Verdict:
-    parts = []
+    parts = list(_troubles(progress))
+    if not parts:
+        return Verdict(False, ConfigReason.NO_FAILURES)
+    return Verdict(True, parts[0][0], "; ".join(text for _, text in parts))
+
+
+def _troubles(progress: Progress) -> Iterator[tuple[ConfigReason, str]]:
+    """What is wrong, the worst first."""
     if progress.failed:
         failures = [f"{node.name}: {node.failure or 'no reason was reported'}" for node in progress.failed[:NAMED]]
         count = _nodes(len(progress.failed))
-        parts.append(f"{count} failed and kept the last good settings: {_some(failures, progress.failed)}")
+        text = f"{count} failed and kept the last good settings: {_some(failures, progress.failed)}"
+        yield ConfigReason.NODES_FAILED, text
+    if progress.down:
+        agents = [f"{agent.name}: {agent.reason}: {agent.message}" for agent in progress.down[:NAMED]]
+        count = "1 node has" if len(progress.down) == 1 else f"{len(progress.down)} nodes have"
+        yield ConfigReason.AGENTS_NOT_READY, f"{count} no ready agent: {_some(agents, progress.down)}"
+    if progress.unanswered:
+        silent = [f"{node.name}: since {node.given_at}" for node in progress.unanswered[:NAMED]]
+        text = (
+            f"the agents of {_nodes(len(progress.unanswered))} are ready and have not answered their settings: "
+            f"{_some(silent, progress.unanswered)}: look into their logs, they may not reach the API server"
+        )
+        yield ConfigReason.AGENTS_NOT_READY, text
     if progress.troubled:
         troubles = [
             f"{node.name}: {', '.join(trouble.message for trouble in node.troubles)}"
             for node in progress.troubled[:NAMED]
         ]
-        parts.append(f"{_nodes(len(progress.troubled))} cannot serve claims: {_some(troubles, progress.troubled)}")
-    if not parts:
-        return Verdict(False, ConfigReason.NO_FAILURES)
-    reason = ConfigReason.NODES_FAILED if progress.failed else ConfigReason.NODES_IN_TROUBLE
-    return Verdict(True, reason, "; ".join(parts))
+        text = f"{_nodes(len(progress.troubled))} cannot serve claims: {_some(troubles, progress.troubled)}"
+        yield ConfigReason.NODES_IN_TROUBLE, text
+    if progress.refused:
+        refusals = [f"{node}: {why}" for node, why in progress.refused[:NAMED]]
+        count = _nodes(len(progress.refused))
+        text = f"the API server refused the CpuNodes of {count}: {_some(refusals, progress.refused)}"
+        yield ConfigReason.NODES_REFUSED, text
+    if progress.leaving:
+        leaving = [f"{node.name}: {_leaves(node)}" for node in progress.leaving[:NAMED]]
+        text = (
+            f"no config selects {_nodes(len(progress.leaving))} any more, which will lose their devices: "
+            f"{_some(leaving, progress.leaving)}: to keep them, correct the nodeSelector or the nodes' labels, or set "
+            "rollout.paused: true"
+        )
+        yield ConfigReason.NODES_LEAVING, text
+
+
+def _leaves(cpu_node: CpuNode) -> str:
+    return f"after {cpu_node.remove_after}" if cpu_node.remove_after else "later"
 
 
 def _conflicted(selected: Selected) -> Verdict:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from dracpu_api.resources import Json, resource_version
-from dracpu_operator.decide.records import Config, CpuNode, Node
+from dracpu_operator.decide.records import Agent, Config, CpuNode, DaemonSet, Node
 from dracpu_operator.known.read import read_config, read_cpu_node, read_node
 
 
@@ -39,6 +39,8 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
         self.configs: dict[str, Config] = {}
         self.cpu_nodes: dict[str, CpuNode] = {}
+        self.agents: dict[str, Agent] = {}  # by the node's name
+        self.daemon_sets: dict[str, DaemonSet] = {}  # of the agents
         self.to_read_again: set[str] = set()  # CpuNodes to read again: it is not known whether a write was carried out
         self.changed = asyncio.Event()
         self.outdated = asyncio.Event()

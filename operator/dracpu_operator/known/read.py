@@ -9,6 +9,7 @@ from typing import Final
 
 from dracpu_api.conditions import NodeCondition, Phase
 from dracpu_api.cpuset import CpuSet, CpuSetError
+from dracpu_api.names import ANNOTATION_AGENT_WAS_READY, ANNOTATION_GIVEN_AT, ANNOTATION_REMOVE_AFTER
 from dracpu_api.objects.models import CpuDriverConfig, CpuDriverConfigSpec
 from dracpu_api.objects.parts import Settings as SettingsFields
 from dracpu_api.objects.validate import InvalidObjectError, parse
@@ -48,6 +49,7 @@ def read_config(raw: Json) -> Config:
 def read_cpu_node(raw: Json) -> CpuNode:
     """Reads a CpuNode."""
     metadata, status = raw["metadata"], raw.get("status") or {}
+    annotations = metadata.get("annotations") or {}
     try:
         spec = decode_spec(raw.get("spec"))
     except SettingsError:
@@ -64,6 +66,12 @@ def read_cpu_node(raw: Json) -> CpuNode:
         cpus=_cpus(status),
         failure=_failure(status),
         troubles=_troubles(metadata, status),
+        config_name=str((((raw.get("spec") or {}).get("config")) or {}).get("name") or ""),
+        ignored=tuple(status.get("ignoredSettings") or ()),
+        given_at=annotations.get(ANNOTATION_GIVEN_AT, ""),
+        was_ready={"true": True, "false": False}.get(annotations.get(ANNOTATION_AGENT_WAS_READY, "")),
+        remove_after=annotations.get(ANNOTATION_REMOVE_AFTER, ""),
+        reported_agent=status.get("agent") or {},
     )
 
 

@@ -1,0 +1,53 @@
+"""What the operator writes about a node's agent into status.agent of its CpuNode, when, and with which Event. Pure: the
+time is an argument.
+
+15,000 nodes may change at once, and an agent of an earlier version removes status.agent whenever it writes: so there is
+at most one write per node and minute. A restart of an agent takes some seconds and is not reported.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from dracpu_api.events import Event
+from dracpu_operator.decide.records import Agent, CpuNode
+
+RESTART_SECONDS: Final = 10  # an agent that ended is ready again after this time, unless something is wrong
+_MESSAGE_LENGTH: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The contents of status.agent, to be written from `due` on."""
+
+    agent: Mapping[str, Any]
+    due: datetime
+    event: Event | None
+
+
+def report_of(cpu_node: CpuNode, agent: Agent | None) -> Report | None:
+    """The report to write; None when nothing is known, or the report that is there is right."""
+    if agent is None:
+        return None
+    before = cpu_node.reported_agent
+    if (before.get("ready"), before.get("reason")) == (agent.ready, agent.reason):
+        return None
+    fields = {
+        "ready": agent.ready,
+        "reason": agent.reason,
+        "message": agent.message[:_MESSAGE_LENGTH],
+        "since": agent.since,
+    }
+    since = datetime.fromisoformat(agent.since)
+    return Report(fields, since if agent.ready else since + timedelta(seconds=RESTART_SECONDS), _event(before, agent))
+
+
+def _event(before: Mapping[str, Any], agent: Agent) -> Event | None:
+    """The Event about an agent that was reported ready and is not, or the other way round."""
+    if "ready" not in before or before["ready"] == agent.ready:
+        return None
+    if agent.ready:
+        return Event("Normal", "AgentReady", "FollowAgent", "the agent is ready")
+    note = f"the node has no ready agent: {agent.reason}: {agent.message}"
+    return Event("Warning", "AgentNotReady", "FollowAgent", note)
