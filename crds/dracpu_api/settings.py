@@ -1,18 +1,35 @@
-"""The spec of a CpuNode: the settings of a node, as dataclasses with a strict decoder.
+"""The spec of a CpuNode: the settings of a node, as dataclasses.
+
+Decoding keeps fields that this version does not know, and encoding writes them back: a program of an older version must
+not remove what a newer one has written. A known field with a value that is not understood is an error.
+
+A field that is added later enters the encoding only where it differs from its default (`_LATER_SETTINGS`). So a new
+version changes neither the revision of settings that do not use the field, nor what agents of the former version read.
 
 The agent uses this module instead of the pydantic models, which would cost every node some 20 MiB. A test compares the
 two descriptions.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Final, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 
 SETTLE_SECONDS: Final = 10  # the default of rollout.settleSeconds
 REMOVAL_SECONDS: Final = 60  # rollout.removalSeconds when it is absent
+
+# Later fields: the name in the object, and the attribute. Values are booleans, numbers and texts.
+_LATER_SETTINGS: Final[Mapping[str, str]] = {}
+_LATER_ALLOCATION: Final[Mapping[str, str]] = {}
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    return _NOTHING
 
 
 class SettingsError(ValueError):
@@ -61,6 +78,14 @@ class Settings:
     allocation: Allocation = field(default_factory=Allocation)
     expose_pcie_roots: bool = False
     node_allocatable: bool = False
+    unknown: Mapping[str, Any] = field(default_factory=_nothing, hash=False)  # by field; those of allocation as well
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The paths of the settings that this version does not know, such as `settings.allocation.turbo`."""
+        nested = self.unknown.get("allocation") or {}
+        paths = [f"settings.{name}" for name in self.unknown if name != "allocation"]
+        return tuple(sorted([*paths, *(f"settings.allocation.{name}" for name in nested)]))
 
     @property
     def representation(self) -> tuple[Mode, GroupBy | None]:
@@ -77,6 +102,7 @@ class OutstandingClaim:
     namespace: str
     name: str
     devices: tuple[tuple[str, int], ...]  # a device's name, and how many of its CPUs; 1 for an individual device
+    unknown: Mapping[str, Any] = field(default_factory=_nothing, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,110 +115,138 @@ class CpuNodeSpec:
     revision: str
     outstanding: tuple[OutstandingClaim, ...] = ()
     settle_seconds: int = SETTLE_SECONDS
+    unknown: Mapping[str, Any] = field(default_factory=_nothing, hash=False)  # but for those of settings and claims
 
 
 _E = TypeVar("_E", bound=StrEnum)
 
 
-def decode_spec(spec: object, *, ignore_unknown: bool = False) -> CpuNodeSpec:
-    """Reads `CpuNode.spec`. Refuses unknown fields, so that no setting is silently ignored, unless `ignore_unknown`."""
-    fields = _Fields(spec, "spec", ignore_unknown=ignore_unknown)
-    config = fields.nested("config")
-    decoded = CpuNodeSpec(
+def decode_spec(spec: object) -> CpuNodeSpec:
+    """Reads `CpuNode.spec`."""
+    reader = _Fields(spec, "spec")
+    config = reader.nested("config")
+    return CpuNodeSpec(
         config_name=config.text("name"),
         config_generation=config.integer("generation"),
-        settings=_decode_settings(fields.nested("settings")),
-        revision=fields.text("revision"),
-        outstanding=tuple(_decode_outstanding(item) for item in fields.items("outstanding")),
-        settle_seconds=fields.integer("settleSeconds", default=SETTLE_SECONDS),
+        settings=_decode_settings(reader.nested("settings")),
+        revision=reader.text("revision"),
+        outstanding=tuple(_decode_outstanding(item) for item in reader.items("outstanding")),
+        settle_seconds=reader.integer("settleSeconds", default=SETTLE_SECONDS),
+        unknown=reader.unknown(config=config.unknown()),
     )
-    config.finish()
-    fields.finish()
-    return decoded
 
 
-def decode_settings(settings: object, *, ignore_unknown: bool = False) -> Settings:
+def decode_settings(settings: object) -> Settings:
     """Reads settings, which the operator resolves from a config."""
-    return _decode_settings(_Fields(settings, "settings", ignore_unknown=ignore_unknown))
+    return _decode_settings(_Fields(settings, "settings"))
 
 
-def encode_spec(spec: CpuNodeSpec) -> dict[str, object]:
+def encode_spec(spec: CpuNodeSpec) -> dict[str, Any]:
     """The inverse of `decode_spec`."""
-    return {
+    known = {
         "config": {"name": spec.config_name, "generation": spec.config_generation},
         "settings": encode_settings(spec.settings),
         "revision": spec.revision,
-        "outstanding": [
-            {
-                "uid": claim.uid,
-                "namespace": claim.namespace,
-                "name": claim.name,
-                "devices": [{"name": name, "cpus": cpus} for name, cpus in claim.devices],
-            }
-            for claim in spec.outstanding
-        ],
+        "outstanding": [_encode_outstanding(claim) for claim in spec.outstanding],
         "settleSeconds": spec.settle_seconds,
     }
+    return _merged(known, spec.unknown)
 
 
-def encode_settings(settings: Settings) -> dict[str, object]:
+def encode_settings(settings: Settings) -> dict[str, Any]:
     """The inverse of `decode_settings`."""
-    return {
+    allocation = settings.allocation
+    known = {
         "mode": settings.mode.value,
         "groupBy": settings.group_by.value,
         "reservedCPUs": str(settings.reserved_cpus),
         "allocation": {
-            "strategy": settings.allocation.strategy.value,
-            "fullCores": settings.allocation.full_cores,
-            "preferUncoreCache": settings.allocation.prefer_uncore_cache,
+            "strategy": allocation.strategy.value,
+            "fullCores": allocation.full_cores,
+            "preferUncoreCache": allocation.prefer_uncore_cache,
+            **changed_fields(allocation, _LATER_ALLOCATION),
         },
         "exposePCIeRoots": settings.expose_pcie_roots,
         "nodeAllocatable": settings.node_allocatable,
+        **changed_fields(settings, _LATER_SETTINGS),
+    }
+    return _merged(known, settings.unknown)
+
+
+def changed_fields(record: Settings | Allocation, names: Mapping[str, str]) -> dict[str, Any]:
+    """The values of those attributes that differ from their defaults, by their names in the object."""
+    defaults = {item.name: item.default for item in fields(record)}
+    return {
+        name: value for name, attribute in names.items() if (value := getattr(record, attribute)) != defaults[attribute]
     }
 
 
-def _decode_settings(fields: "_Fields") -> Settings:
-    allocation = fields.nested("allocation", optional=True)
-    decoded = Settings(
-        mode=fields.choice("mode", Mode, Mode.GROUPED),
-        group_by=fields.choice("groupBy", GroupBy, GroupBy.NUMA_NODE),
-        reserved_cpus=fields.cpuset("reservedCPUs"),
+def _decode_settings(reader: "_Fields") -> Settings:
+    allocation = reader.nested("allocation", optional=True)
+    return Settings(
+        mode=reader.choice("mode", Mode, Mode.GROUPED),
+        group_by=reader.choice("groupBy", GroupBy, GroupBy.NUMA_NODE),
+        reserved_cpus=reader.cpuset("reservedCPUs"),
         allocation=Allocation(
             strategy=allocation.choice("strategy", Strategy, Strategy.PACKED),
             full_cores=allocation.flag("fullCores", default=False),
             prefer_uncore_cache=allocation.flag("preferUncoreCache", default=True),
         ),
-        expose_pcie_roots=fields.flag("exposePCIeRoots", default=False),
-        node_allocatable=fields.flag("nodeAllocatable", default=False),
+        expose_pcie_roots=reader.flag("exposePCIeRoots", default=False),
+        node_allocatable=reader.flag("nodeAllocatable", default=False),
+        unknown=reader.unknown(allocation=allocation.unknown()),
     )
-    allocation.finish()
-    fields.finish()
-    return decoded
 
 
 def _decode_outstanding(item: "_Fields") -> OutstandingClaim:
-    devices = []
-    for device in item.items("devices"):
-        devices.append((device.text("name"), device.integer("cpus")))
-        device.finish()
-    claim = OutstandingClaim(item.text("uid"), item.text("namespace"), item.text("name"), tuple(devices))
-    item.finish()
-    return claim
+    readers = item.items("devices")
+    return OutstandingClaim(
+        uid=item.text("uid"),
+        namespace=item.text("namespace"),
+        name=item.text("name"),
+        devices=tuple((device.text("name"), device.integer("cpus")) for device in readers),
+        unknown=item.unknown(devices=_unknown_of_each(readers)),
+    )
+
+
+def _encode_outstanding(claim: OutstandingClaim) -> dict[str, Any]:
+    devices = [{"name": name, "cpus": cpus} for name, cpus in claim.devices]
+    return _merged(
+        {"uid": claim.uid, "namespace": claim.namespace, "name": claim.name, "devices": devices}, claim.unknown
+    )
+
+
+def _unknown_of_each(readers: Iterable["_Fields"]) -> list[Mapping[str, Any]]:
+    found = [reader.unknown() for reader in readers]
+    return found if any(found) else []
+
+
+def _merged(known: dict[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds the unknown fields to the known ones, at every level. Lists have the same length in both."""
+    for name, value in unknown.items():
+        there = known.get(name)
+        if isinstance(there, dict):
+            _merged(there, value)
+        elif isinstance(there, list):
+            for item, more in zip(there, value, strict=True):
+                _merged(item, more)
+        else:
+            known[name] = value
+    return known
 
 
 class _Fields:
     """The fields of a JSON object that have not been read yet. Those that are left at the end are unknown."""
 
-    def __init__(self, value: object, path: str, *, ignore_unknown: bool) -> None:
+    def __init__(self, value: object, path: str) -> None:
         if not isinstance(value, Mapping):
             raise SettingsError(f"{path} must be an object, got {_kind(value)}")
         self._left = dict(value)
         self._path = path
-        self._ignore_unknown = ignore_unknown
 
     def nested(self, name: str, *, optional: bool = False) -> "_Fields":
         value = self._left.pop(name, None)
-        return self._at({} if value is None and optional else value, f"{self._path}.{name}")
+        return _Fields({} if value is None and optional else value, f"{self._path}.{name}")
 
     def items(self, name: str) -> list["_Fields"]:
         value = self._left.pop(name, None)
@@ -200,7 +254,7 @@ class _Fields:
             return []
         if not isinstance(value, list):
             raise self._wrong(name, "a list", value)
-        return [self._at(item, f"{self._path}.{name}[{index}]") for index, item in enumerate(value)]
+        return [_Fields(item, f"{self._path}.{name}[{index}]") for index, item in enumerate(value)]
 
     def text(self, name: str) -> str:
         value = self._left.pop(name, None)
@@ -241,13 +295,9 @@ class _Fields:
         except CpuSetError as error:
             raise SettingsError(f"{self._path}.{name}: {error}") from error
 
-    def finish(self) -> None:
-        if self._left and not self._ignore_unknown:
-            names = ", ".join(f"{self._path}.{name}" for name in sorted(map(str, self._left)))
-            raise SettingsError(f"unknown: {names}; the agent is older than the object, or the name is misspelt")
-
-    def _at(self, value: object, path: str) -> "_Fields":
-        return _Fields(value, path, ignore_unknown=self._ignore_unknown)
+    def unknown(self, **nested: Mapping[str, Any] | list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The fields that are left, and what is unknown inside of those that were read."""
+        return {**self._left, **{name: value for name, value in nested.items() if value}} or _NOTHING
 
     def _wrong(self, name: str, expected: str, value: object) -> SettingsError:
         return SettingsError(f"{self._path}.{name} must be {expected}, got {_kind(value)}")

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from dracpu_api import settings
 from dracpu_api.objects import models, parts
-from dracpu_api.settings import CpuNodeSpec, decode_settings, decode_spec, encode_settings, encode_spec
+from dracpu_api.settings import CpuNodeSpec, decode_settings, decode_spec, encode_spec
 
 TWINS = [(parts.Settings, settings.Settings), (parts.Allocation, settings.Allocation)]
 
@@ -22,11 +22,12 @@ def dump(model: BaseModel) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("model", "record"), TWINS)
 def test_both_have_the_same_fields(model: type[BaseModel], record: type) -> None:
-    assert list(model.model_fields) == [field.name for field in dataclasses.fields(record)]
+    fields = [field.name for field in dataclasses.fields(record)]
+    assert list(model.model_fields) == [name for name in fields if name != "unknown"]
 
 
 def test_both_have_the_same_defaults() -> None:
-    assert dump(parts.Settings()) == encode_settings(settings.Settings())
+    assert decode_settings(dump(parts.Settings())) == settings.Settings()
     assert decode_settings({}) == settings.Settings()
 
 

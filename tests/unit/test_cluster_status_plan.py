@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_transition_times
+from dracpu_agent.cluster.status_plan import Written, due_in, status_patch, with_transition_times
+from dracpu_api.merge_patch import difference
 from dracpu_sandbox.apiserver.patches import merge_patched
 
 
@@ -64,6 +65,26 @@ def test_the_order_of_conditions_does_not_matter() -> None:
     first = {"type": "A", "status": "True"}
     second = {"type": "B", "status": "True"}
     assert due({"conditions": [first, second]}, {"conditions": [second, first]}, since=100.0) is None
+
+
+def test_the_fields_of_other_writers_are_neither_written_nor_deleted() -> None:
+    current = status() | {"agent": {"ready": True}, "ofANewerVersion": 1}
+    assert due_in(status(), current, None, since_write=None, interval=5.0) is None
+    assert (
+        due_in(
+            status(), current | {"agent": {"ready": False}}, Written(status(), current), since_write=9.0, interval=5.0
+        )
+        is None
+    )
+    assert status_patch(status(claims=1), current) == {"claims": 1}
+
+
+def test_the_agent_deletes_a_field_of_its_own() -> None:
+    assert status_patch(status(), status() | {"ignoredSettings": ["settings.turbo"]}) == {"ignoredSettings": None}
+
+
+def test_settings_that_begin_to_be_ignored_are_reported_at_once() -> None:
+    assert due(status() | {"ignoredSettings": ["settings.turbo"]}, status(), since=0.1) == 0
 
 
 values = st.sampled_from(["True", "False", "Unknown"])

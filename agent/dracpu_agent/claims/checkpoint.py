@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from dracpu_agent.claims.earmarks import Places
@@ -27,9 +26,6 @@ from dracpu_api.settings import (
 
 VERSION: Final = 1
 
-_decode_spec: Final = partial(decode_spec, ignore_unknown=True)
-_decode_settings: Final = partial(decode_settings, ignore_unknown=True)
-
 _T = TypeVar("_T")
 
 
@@ -46,9 +42,9 @@ class Kept:
     """Content of a checkpoint that this agent writes back unchanged, because it may not know all of it."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)  # of the checkpoint itself; only unknown ones
-    spec: Any = None
+    spec: Any = None  # this field and the others: only what cannot be decoded
     former: Any = None
-    earmarks: Mapping[str, Any] = field(default_factory=dict)  # only those that cannot be decoded
+    earmarks: Mapping[str, Any] = field(default_factory=dict)
 
     def without_settings(self) -> "Kept":
         """Forgets the checkpoint's settings, which others have replaced, and keeps the rest."""
@@ -80,13 +76,13 @@ def encode(checkpoint: Checkpoint) -> bytes:
         **kept.fields,
         "version": VERSION,
         "node": checkpoint.node,
-        "spec": _as_read(kept.spec, checkpoint.spec, _decode_spec, encode_spec),
+        "spec": kept.spec if checkpoint.spec is None else encode_spec(checkpoint.spec),
         "claims": [
             encode_claim(claim)
             for claim in checkpoint.claims
             if claim.frozen is None or claim.frozen.record is not None
         ],
-        "former": _as_read(kept.former, checkpoint.former, _decode_settings, encode_settings),
+        "former": kept.former if checkpoint.former is None else encode_settings(checkpoint.former),
         "earmarks": {**kept.earmarks, **_encode_earmarks(checkpoint.earmarks)},
         "withheld": str(checkpoint.withheld),
     }
@@ -104,16 +100,22 @@ def decode(data: bytes) -> Checkpoint:
         node, claims = body.pop("node"), _decode_claims(body.pop("claims"))
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"the content is invalid: {error!r}") from error
-    spec, former = body.pop("spec", None), body.pop("former", None)
+    records = body.pop("spec", None), body.pop("former", None)
+    spec, former = _if_readable(records[0], decode_spec), _if_readable(records[1], decode_settings)
     earmarks, not_decoded = _decode_earmarks(body.pop("earmarks", {}))
     return Checkpoint(
         node,
-        _if_readable(spec, _decode_spec),
+        spec,
         claims,
-        _if_readable(former, _decode_settings),
+        former,
         earmarks,
         _if_readable(body.pop("withheld", None), CpuSet.parse) or EMPTY,  # absent in checkpoints of agent 0.1.0
-        Kept(body, spec, former, not_decoded),
+        Kept(
+            body,
+            records[0] if spec is None else None,
+            records[1] if former is None else None,
+            not_decoded,
+        ),
     )
 
 
@@ -169,13 +171,6 @@ def _if_readable(record: Any, decode: Callable[[Any], _T]) -> _T | None:
         return None if record is None else decode(record)
     except (AttributeError, ValueError):
         return None
-
-
-def _as_read(record: Any, value: _T | None, decode: Callable[[Any], _T], encode: Callable[[_T], Any]) -> Any:
-    """The record that was read as long as nothing has replaced it, because it may have unknown fields."""
-    if record is not None and _if_readable(record, decode) == value:
-        return record
-    return None if value is None else encode(value)
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import structlog
 
 from dracpu_agent.cluster.client import ApiClient
-from dracpu_agent.cluster.status_plan import Written, difference, due_in, with_transition_times
+from dracpu_agent.cluster.status_plan import Written, due_in, status_patch, with_transition_times
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError
@@ -146,7 +146,7 @@ class StatusWriter:
         patch = {
             # the patch is a difference: it is valid only for the object that it was computed from
             "metadata": {"resourceVersion": before["metadata"]["resourceVersion"]},
-            "status": difference(with_transition_times(desired, current, stamp), current),
+            "status": status_patch(with_transition_times(desired, current, stamp), current),
         }
         try:
             answer = await self._api.merge_patch(CPU_NODES, self._node_name, patch, subresource="status")

@@ -2,16 +2,23 @@
 
 5,000 agents write statuses, so an unchanged status is not written again, and frequent changes (counts, claims,
 messages) are written together. Changes that people and the operator wait for (phase, applied revision, conditions) are
-written at once.
+written at once. The operator writes other fields of the same status: they are not looked at here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dracpu_api.merge_patch import difference, only
 from dracpu_api.resources import JsonObject
 
-_URGENT_FIELDS: Final = ("phase", "appliedRevision")
+OWN_FIELDS: Final = frozenset(
+    {
+        "phase", "appliedRevision", "ignoredSettings", "agentVersion", "topology", "cpus", "claims", "claimsTotal",
+        "conditions", "runtime",
+    }
+)  # fmt: skip
+_URGENT_FIELDS: Final = ("phase", "appliedRevision", "ignoredSettings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +55,8 @@ def due_in(
 
 
 def equivalent(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether two statuses are equal except for the times and the order of their conditions."""
-    return _without_times(first) == _without_times(second)
+    """Whether the agent's fields are equal except for the times and the order of the conditions."""
+    return _without_times(only(first, OWN_FIELDS)) == _without_times(only(second, OWN_FIELDS))
 
 
 def is_urgent(desired: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
@@ -68,17 +75,9 @@ def with_transition_times(desired: Mapping[str, Any], current: Mapping[str, Any]
     return complete
 
 
-def difference(desired: Mapping[str, Any], current: Mapping[str, Any]) -> JsonObject:
-    """The merge patch that turns `current` into `desired`: null deletes a field, lists are replaced as a whole."""
-    patch: JsonObject = {name: None for name in current if name not in desired}
-    for name, value in desired.items():
-        there = current.get(name)
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            if nested := difference(value, there):
-                patch[name] = nested
-        elif name not in current or value != there:
-            patch[name] = value
-    return patch
+def status_patch(desired: Mapping[str, Any], current: Mapping[str, Any]) -> JsonObject:
+    """The merge patch for the agent's fields."""
+    return difference(desired, only(current, OWN_FIELDS))
 
 
 def _stamped(condition: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], stamp: str) -> JsonObject:

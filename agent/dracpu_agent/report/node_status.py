@@ -10,6 +10,7 @@ from dracpu_agent.topology.topology import Topology
 from dracpu_api.conditions import NodeCondition, NodeReason, Phase
 
 CLAIMS_SHOWN: Final = 256
+SETTINGS_SHOWN: Final = 64  # of those that this agent does not know
 
 
 def phase_of(node: NodeState, conditions: Iterable[Condition]) -> Phase:
@@ -59,6 +60,9 @@ def status_of(
     }
     if applied_revision:
         status["appliedRevision"] = applied_revision
+    ignored = node.spec.settings.ignored if node.spec else ()
+    if ignored:  # absent otherwise, because the CRD of an older version does not have it
+        status["ignoredSettings"] = list(ignored[:SETTINGS_SHOWN])
     runtime = node.containers.runtime
     if runtime.name:
         status["runtime"] = {"name": runtime.name, "version": runtime.version, "nri": runtime.nri}

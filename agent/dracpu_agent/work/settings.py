@@ -64,6 +64,8 @@ class ApplySettings:
             settling=self._node.settling,
             outstanding=len(decoded.outstanding),
         )
+        if settings.ignored:
+            log.warning("settings ignored that this version of the agent does not know", settings=settings.ignored)
         self.condition = Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.APPLIED)
         self._metrics.set_config(config=decoded.config_name, mode=settings.mode, group_by=settings.group_by)
         self._changes.report()
