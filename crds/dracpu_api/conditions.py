@@ -103,6 +103,7 @@ class ConfigReason(StrEnum):
     # Degraded
     AGENTS_NOT_READY = "AgentsNotReady"
     NODES_FAILED = "NodesFailed"
+    NODES_FROZEN = "NodesFrozen"
     NODES_IN_TROUBLE = "NodesInTrouble"
     NODES_LEAVING = "NodesLeaving"
     NODES_REFUSED = "NodesRefused"

@@ -77,6 +77,51 @@ def test_nested_objects_have_defaults_that_their_fields_complete() -> None:
     assert [node["default"] for node in nested] == [{}, {}, {}, {}]
 
 
+def test_a_cpu_node_has_no_defaults() -> None:
+    _, node = (version(resource)["schema"]["openAPIV3Schema"] for resource in definitions.CUSTOM_RESOURCES)
+    assert [path for path, field in walk(node) if "default" in field] == []
+
+
+def test_a_config_has_no_defaults_but_those_of_the_first_version() -> None:
+    """The API server adds a default to stored configs while the operator of the former version still runs."""
+    config, _ = (version(resource)["schema"]["openAPIV3Schema"] for resource in definitions.CUSTOM_RESOURCES)
+    assert {path.removeprefix("."): field["default"] for path, field in walk(config) if "default" in field} == {
+        "spec": {},
+        "spec.mode": "grouped",
+        "spec.groupBy": "numanode",
+        "spec.reservedCPUs": "",
+        "spec.allocation": {},
+        "spec.allocation.strategy": "packed",
+        "spec.allocation.fullCores": False,
+        "spec.allocation.preferUncoreCache": True,
+        "spec.exposePCIeRoots": False,
+        "spec.nodeAllocatable": False,
+        "spec.nodeSelector": {},
+        "spec.priority": 0,
+        "spec.rollout": {},
+        "spec.rollout.maxUnavailable": "25%",
+        "spec.rollout.paused": False,
+        "spec.rollout.settleSeconds": 10,
+        **{f"status.nodes.{name}": 0 for name in ("selected", "applied", "progressing", "failed")},
+        **{f"status.cpus.{name}": 0 for name in ("total", "reserved", "exclusive", "available")},
+    }
+
+
+def test_a_field_that_is_added_to_a_model_gets_no_default_in_its_crd() -> None:
+    class Next(BaseModel):
+        mode: str = "grouped"
+        turbo: bool = False
+
+    properties = structural(Next, {"mode"})["properties"]
+    assert properties == {"mode": {"type": "string", "default": "grouped"}, "turbo": {"type": "boolean"}}
+
+
+def test_any_phase_can_be_stored() -> None:
+    """Agents of a newer version may run under an older CRD."""
+    _, node = (version(resource)["schema"]["openAPIV3Schema"] for resource in definitions.CUSTOM_RESOURCES)
+    assert "enum" not in node["properties"]["status"]["properties"]["phase"]
+
+
 def test_rules_keep_to_cel_without_optional_syntax(schema: dict[str, Any]) -> None:
     rules = [rule["rule"] for _, node in walk(schema) for rule in node.get("x-kubernetes-validations", ())]
     assert rules

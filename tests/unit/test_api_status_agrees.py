@@ -1,14 +1,17 @@
 """The schema accepts every status that an agent writes."""
 
+from dataclasses import replace
+
 import pytest
 from machine_answers import topology_of
 from nodes import SAFE_RUNTIME, spec, well
 
-from dracpu_agent.cluster.status_plan import with_transition_times
+from dracpu_agent.cluster.status_plan import OWN_FIELDS, with_transition_times
 from dracpu_agent.node import NodeState
 from dracpu_agent.report import node_status as status
 from dracpu_agent.report.conditions import conditions_of
 from dracpu_api.objects.models import CpuNodeStatus
+from dracpu_api.settings import decode_settings
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.machines.presets import LAB, PRESETS
 
@@ -23,9 +26,16 @@ def test_the_status_of_any_machine_fits_the_schema(machine: Machine) -> None:
     assert taken.model_dump(mode="json", by_alias=True, exclude_none=True) == stamped
 
 
-def test_the_revision_that_was_applied_fits_the_schema() -> None:
+def test_the_revision_that_was_applied_and_ignored_settings_fit_the_schema() -> None:
     node = NodeState("vm1", topology_of(LAB))
-    node.configure(spec(revision="r7"))
+    node.configure(replace(spec(revision="r7"), settings=decode_settings({"turbo": 1})))
     written = status.status_of(node, conditions_of(node, well()), "0.1.0", "r7")
     stamped = with_transition_times(written, {}, "2026-01-02T03:04:05Z")
-    assert CpuNodeStatus.model_validate(stamped, by_alias=True, by_name=False).applied_revision == "r7"
+    taken = CpuNodeStatus.model_validate(stamped, by_alias=True, by_name=False)
+    assert (taken.applied_revision, taken.ignored_settings) == ("r7", ("settings.turbo",))
+    assert written.keys() <= OWN_FIELDS
+
+
+def test_every_field_of_the_status_is_the_agents_or_the_operators() -> None:
+    names = {field.alias for field in CpuNodeStatus.model_fields.values()}
+    assert names == OWN_FIELDS | {"agent"}

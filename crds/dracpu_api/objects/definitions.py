@@ -48,12 +48,44 @@ class CustomResource:
     plural: str
     short_name: str
     columns: tuple[Column, ...]
+    defaults: frozenset[str] = frozenset()  # paths of the fields that the API server completes
 
     @property
     def kind(self) -> str:
         """The kind, which is the model's name."""
         return self.model.__name__
 
+
+# A closed list. The API server adds a default to stored objects as soon as the CRD has it, while the programs of the
+# former version still run: a field that is added later has its default in the models alone.
+_CONFIG_DEFAULTS: Final = frozenset(
+    {
+        "spec",
+        "spec.mode",
+        "spec.groupBy",
+        "spec.reservedCPUs",
+        "spec.allocation",
+        "spec.allocation.strategy",
+        "spec.allocation.fullCores",
+        "spec.allocation.preferUncoreCache",
+        "spec.exposePCIeRoots",
+        "spec.nodeAllocatable",
+        "spec.nodeSelector",
+        "spec.priority",
+        "spec.rollout",
+        "spec.rollout.maxUnavailable",
+        "spec.rollout.paused",
+        "spec.rollout.settleSeconds",
+        "status.nodes.selected",
+        "status.nodes.applied",
+        "status.nodes.progressing",
+        "status.nodes.failed",
+        "status.cpus.total",
+        "status.cpus.reserved",
+        "status.cpus.exclusive",
+        "status.cpus.available",
+    }
+)
 
 AGE: Final = Column("Age", ".metadata.creationTimestamp", "", type="date")
 
@@ -85,6 +117,7 @@ CUSTOM_RESOURCES: Final = (
                 wide=True,
             ),
         ),
+        defaults=_CONFIG_DEFAULTS,
     ),
     CustomResource(
         CpuNode,
@@ -98,10 +131,13 @@ CUSTOM_RESOURCES: Final = (
             Column("Exclusive", ".status.cpus.exclusive", "CPUs that claims hold"),
             Column("Claims", ".status.claimsTotal", "Claims that hold CPUs", type="integer"),
             Column("Phase", ".status.phase", "Pending, Settling, Draining, Ready or Failed"),
+            Column(
+                "Agent-Ready", ".status.agent.ready", "Whether the pod of the node's agent is ready", type="boolean"
+            ),
             AGE,
             Column("Shared", ".status.cpus.shared", "CPUs that all other containers run on", wide=True),
             Column("Runtime", ".status.runtime.version", "The container runtime's version", wide=True),
-            Column("Agent", ".status.agentVersion", "The agent's version", wide=True),
+            Column("Version", ".status.agentVersion", "The agent's version", wide=True),
         ),
     ),
 )
@@ -145,17 +181,17 @@ def definition(resource: CustomResource) -> dict[str, Any]:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [column.render() for column in resource.columns],
-                    "schema": {"openAPIV3Schema": _top_level(resource.model)},
+                    "schema": {"openAPIV3Schema": _top_level(resource)},
                 }
             ],
         },
     }
 
 
-def _top_level(model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of a model. The API server knows apiVersion, kind and metadata by itself, so that only their types are
-    left."""
-    schema = structural(model)
+def _top_level(resource: CustomResource) -> dict[str, Any]:
+    """The schema of a resource's model. The API server knows apiVersion, kind and metadata by itself, so that only
+    their types are left."""
+    schema = structural(resource.model, resource.defaults)
     for name in ("apiVersion", "kind", "metadata"):
         schema["properties"][name] = {"type": schema["properties"][name]["type"]}
     return schema

@@ -4,6 +4,7 @@ A docstring below a field is what `kubectl explain` prints. The agent reads spec
 test holds the two descriptions together.
 """
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, WithJsonSchema
@@ -22,7 +23,7 @@ from dracpu_api.objects.parts import (
     Object,
     Settings,
 )
-from dracpu_api.settings import SETTLE_SECONDS
+from dracpu_api.settings import REMOVAL_SECONDS, SETTLE_SECONDS
 
 SettleSeconds = Annotated[Int, Field(ge=0, le=3600)]
 
@@ -279,15 +280,35 @@ class HeldClaim(Object):
     """Its CPUs, in the kernel's list format."""
 
 
+class NodeAgent(Object):
+    """The pod of the node's agent."""
+
+    ready: StrictBool
+    """Whether it is ready."""
+    reason: Annotated[str, Field(max_length=256)] = ""
+    """Why it is not ready, as one CamelCase word."""
+    message: Annotated[str, Field(max_length=4096)] = ""
+    """What the kubelet or the scheduler says about it."""
+    since: datetime | None = None
+    """Since when it has been ready, or not ready."""
+
+
 class CpuNodeStatus(Object):
-    """The state of this node; written by its agent."""
+    """The state of this node; written by its agent, except for the field agent."""
 
     applied_revision: str | None = None
     """The revision of the settings that the node has applied."""
-    phase: Phase | None = None
+    # any text: the agents of a newer version may have other phases while this CRD is there
+    phase: Annotated[Phase, WithJsonSchema({"type": "string"})] | None = None
     """Pending: no settings are applied yet. Settling: the former devices are closed to new claims and about to be
     replaced. Draining: the new devices are published, and claims of the former ones still hold CPUs. Ready: all is
     applied. Failed: the settings could not be applied, and the last good ones are in force."""
+    ignored_settings: (
+        Annotated[tuple[str, ...], Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"})] | None
+    ) = None
+    """Settings that the agent does not know, because it is older than they are. It has applied the others."""
+    agent: NodeAgent | None = None
+    """The pod of the node's agent, as the operator sees it."""
     agent_version: str | None = None
     """The agent's version."""
     runtime: NodeRuntime | None = None
@@ -316,4 +337,4 @@ class CpuNode(Object):
     spec: CpuNodeSpec
     """The settings of this node; written by the operator."""
     status: CpuNodeStatus | None = None
-    """The state of this node; written by its agent."""
+    """The state of this node; written by its agent, except for the field agent."""

@@ -4,7 +4,7 @@ A structural schema has the type of every field in its place, without references
 titles, references and null alternatives of optional fields: these are resolved here, and everything else is kept.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -24,27 +24,35 @@ class SchemaError(Exception):
     """A model that cannot be expressed as a structural schema."""
 
 
-def structural(model: type[BaseModel]) -> Schema:
-    """The schema of a model, ready for `openAPIV3Schema`."""
+def structural(model: type[BaseModel], defaults: Collection[str] = ()) -> Schema:
+    """The schema of a model, ready for `openAPIV3Schema`. Only the fields at the paths in `defaults` get the defaults
+    of the model: the API server adds a default to objects that are stored already, without a new generation."""
     raw = model.model_json_schema(by_alias=True)
-    return _resolve(raw, raw.pop("$defs", {}))
+    return _resolve(raw, raw.pop("$defs", {}), "", defaults)
 
 
-def _resolve(node: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
+def _resolve(
+    node: Mapping[str, Any], definitions: Mapping[str, Schema], path: str, defaults: Collection[str]
+) -> Schema:
     merged = _expand(dict(node), definitions)
     merged.pop("title", None)
     if merged.get("additionalProperties") is False:  # structural: the API server prunes unknown fields by itself
         del merged["additionalProperties"]
     if "const" in merged:
         merged["enum"] = [merged.pop("const")]
+    if path.removeprefix(".") not in defaults:
+        merged.pop("default", None)
     _tidy_default(merged)
     if "description" in merged:
         merged["description"] = " ".join(merged["description"].split())
     if "properties" in merged:
-        merged["properties"] = {name: _resolve(child, definitions) for name, child in merged["properties"].items()}
+        merged["properties"] = {
+            name: _resolve(child, definitions, f"{path}.{name}", defaults)
+            for name, child in merged["properties"].items()
+        }
     for nested in ("items", "additionalProperties"):
         if isinstance(merged.get(nested), Mapping):
-            merged[nested] = _resolve(merged[nested], definitions)
+            merged[nested] = _resolve(merged[nested], definitions, f"{path}[]", defaults)
     return _ordered(merged)
 
 

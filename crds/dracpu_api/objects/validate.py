@@ -1,12 +1,18 @@
-"""Validates an object as the API server would, and reports each problem as one line."""
+"""Validates an object as the API server would, and reports each problem as one line.
 
+An unknown field in a user's file is a typo. In an object that the API server has stored, it is a field of a newer
+version, whose CRD is there already.
+"""
+
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dracpu_api.objects.models import CpuDriverConfig, CpuNode
+from dracpu_api.objects.models import CpuDriverConfig, CpuDriverConfigSpec, CpuNode
+from dracpu_api.resources import CONFIGS
 
 _MODELS: Final = {model.__name__: model for model in (CpuDriverConfig, CpuNode)}
 
@@ -20,7 +26,8 @@ class InvalidObjectError(ValueError):
 
 
 def parse(document: object) -> CpuDriverConfig | CpuNode:
-    """Returns a CpuDriverConfig or a CpuNode from its decoded YAML or JSON; raises InvalidObjectError."""
+    """Returns a CpuDriverConfig or a CpuNode from its decoded YAML or JSON; raises InvalidObjectError, also for unknown
+    fields."""
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind not in _MODELS:
         raise InvalidObjectError([f"kind must be {' or '.join(_MODELS)}, got {kind!r}"])
@@ -30,6 +37,31 @@ def parse(document: object) -> CpuDriverConfig | CpuNode:
     except ValidationError as error:
         details = error.errors(include_url=False)
         raise InvalidObjectError(list(dict.fromkeys(_line(document, detail) for detail in details))) from error
+
+
+def parse_stored_config(spec: Mapping[str, Any]) -> CpuDriverConfigSpec:
+    """Returns the spec of a CpuDriverConfig that the API server has stored, without the fields that are unknown to this
+    version; raises InvalidObjectError.
+
+    Unknown fields of nodeSelector are an error: without them it would select other nodes.
+    """
+    document = {"apiVersion": CONFIGS.api_version, "kind": CONFIGS.kind, "spec": copy.deepcopy(spec)}
+    try:
+        CpuDriverConfig.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            if detail["type"] == "extra_forbidden" and "nodeSelector" not in detail["loc"]:
+                _remove(document, detail["loc"])
+    config = parse(document)
+    assert isinstance(config, CpuDriverConfig)
+    return config.spec
+
+
+def _remove(document: Any, location: Sequence[int | str]) -> None:
+    *parents, name = location
+    for step in parents:
+        document = document[step]
+    document.pop(name, None)
 
 
 def _line(document: object, detail: ErrorDetails) -> str:
