@@ -157,7 +157,7 @@ class Reconciler:
         agents = Agents(
             fleet.agents, fleet.daemon_sets.values(), fleet.cpu_nodes, now.strftime(TIME_FORMAT), self._absent_since
         )
-        return Situation(now, agents, self._refusals.blocked(_now()), self._intervals.removal)
+        return Situation(now, agents, self._refusals.blocked(_now()), self._refusals.reasons(), self._intervals.removal)
 
     async def _report(self, plan: Plan, situation: Situation) -> None:
         self._report_agents(situation.agents)

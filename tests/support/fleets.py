@@ -71,9 +71,12 @@ def cpu_node(
         }
         if applied:
             status["appliedRevision"] = applied
+    wanted = config().wanted
+    revision = wanted.revision if wanted else ""
     spec = {
         "config": {"name": follows, "generation": 1},
-        "settings": settings or {"mode": "grouped"},
+        # another revision stands for other settings
+        "settings": {"reservedCPUs": "" if given == revision else "7"} if settings is None else settings,
         "revision": given,
         "outstanding": claims,
     }

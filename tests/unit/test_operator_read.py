@@ -9,8 +9,8 @@ from node_specs import settings as any_settings
 
 from dracpu_api.conditions import Phase
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import Mode, Settings
-from dracpu_operator.known.read import read_cpu_node, read_node, revision_of
+from dracpu_api.settings import Mode, Settings, encode_spec
+from dracpu_operator.known.read import read_config, read_cpu_node, read_node, revision_of
 
 METADATA: dict[str, Any] = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 1}
 
@@ -34,7 +34,6 @@ def test_the_revision_depends_on_the_settings_alone() -> None:
 
     assert revision(reservedCPUs="0,1") == revision(reservedCPUs="0-1", priority=3, rollout={"paused": True})
     assert revision(reservedCPUs="0-1") != revision(reservedCPUs="0-2")
-    assert revision() == "ea047818bc560e38"  # one that changes with a new version would change every node
 
 
 @given(any_settings, any_settings)
@@ -44,7 +43,13 @@ def test_revisions_are_equal_when_settings_are(settings, other) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", [{"mode": "other"}, {"reservedCPUs": "5-2"}, {"new": 1}, {"rollout": {"paused": "yes"}}]
+    "spec",
+    [
+        {"mode": "other"},
+        {"reservedCPUs": "5-2"},
+        {"nodeSelector": {"new": 1}},  # without it, other nodes would be selected
+        {"rollout": {"paused": "yes"}},
+    ],
 )
 def test_a_config_that_is_not_valid_is_read_with_its_problems(spec) -> None:
     read = config(**spec)
@@ -52,15 +57,109 @@ def test_a_config_that_is_not_valid_is_read_with_its_problems(spec) -> None:
     assert read.problems
 
 
+def test_unknown_settings_of_a_config_are_copied_to_its_nodes() -> None:
+    wanted = config(mode="individual", allocation={"new": 1}, turbo=True, rollout={"new": 1, "paused": True}).wanted
+    assert wanted is not None
+    assert wanted.settings.unknown == {"turbo": True, "allocation": {"new": 1}}
+    assert wanted.spec.rollout.paused
+    assert wanted.revision != revision_of(Settings(Mode.INDIVIDUAL))
+
+
+def managed(spec: dict[str, Any], **entry: Any) -> dict[str, Any]:
+    return {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": spec}} | entry
+
+
+def unknown_of(managed_fields: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
+    wanted = read_config({"metadata": METADATA | {"managedFields": managed_fields}, "spec": spec}).wanted
+    assert wanted is not None
+    return dict(wanted.settings.unknown)
+
+
+def test_unknown_settings_that_nobody_has_written_are_defaults_of_a_newer_crd() -> None:
+    """The API server records who has written which field, and nobody has written a default."""
+    of_user = managed({".": {}, "f:mode": {}, "f:allocation": {".": {}, "f:fullCores": {}, "f:new": {}}, "f:turbo": {}})
+    defaulted = {"boost": 1, "allocation": {"fullCores": True, "other": 2}}
+    assert unknown_of([of_user], **defaulted) == {}
+    written = {"turbo": {}, "allocation": {"fullCores": True, "new": 1, "other": 2}, "boost": 1}
+    assert unknown_of([of_user], **written) == {"turbo": {}, "allocation": {"new": 1}}
+
+
+def test_an_unknown_object_has_the_fields_that_somebody_has_written() -> None:
+    both = [managed({"f:power": {"f:limit": {}}}), managed({"f:power": {"f:floor": {}}}, manager="helm")]
+    assert unknown_of(both, power={"limit": 1, "floor": 2, "step": 3}) == {"power": {"limit": 1, "floor": 2}}
+    assert unknown_of([managed({"f:power": {}})], power={"limit": 1}) == {"power": {"limit": 1}}
+
+
+def test_a_write_of_the_status_does_not_make_anybody_the_writer_of_a_setting() -> None:
+    entry = managed({"f:turbo": {}}, subresource="status")
+    assert unknown_of([entry], turbo=False) == {}
+
+
+def test_unknown_settings_count_where_it_is_not_recorded_who_wrote_them() -> None:
+    assert unknown_of([], turbo=False) == {"turbo": False}
+
+
+RECORDED_REVISIONS = [
+    ({}, "ea047818bc560e38"),
+    ({"mode": "individual"}, "c9cfb3b305a1013f"),
+    ({"groupBy": "socket"}, "a36ece196699b674"),
+    ({"groupBy": "machine", "reservedCPUs": "0-1,64"}, "cba7ba14dc9557eb"),
+    ({"groupBy": "l3cache", "allocation": {"strategy": "distributed"}}, "8455f7c4f129768a"),
+    ({"allocation": {"fullCores": True, "preferUncoreCache": False}}, "a8dd79f69c7505f0"),
+    (
+        {"exposePCIeRoots": True, "nodeAllocatable": True, "priority": 7, "rollout": {"maxUnavailable": 3}},
+        "f7b4ec42d1834c52",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "revision"), RECORDED_REVISIONS)
+def test_revisions_stay_what_they_were_in_former_versions(spec: dict[str, Any], revision: str) -> None:
+    """Another one would change every node in an upgrade."""
+    wanted = config(**spec).wanted
+    assert wanted is not None
+    assert wanted.revision == revision
+
+
 def test_a_status_of_a_newer_version_does_not_make_a_config_invalid() -> None:
     assert config(status={"new": "field"}).wanted is not None
 
 
-@pytest.mark.parametrize("raw", [{}, {"spec": {"revision": 1}}, {"spec": {"new": True}, "status": {}}])
-def test_a_cpu_node_that_cannot_be_decoded_is_recorded_nevertheless(raw) -> None:
+SPEC: dict[str, Any] = {"config": {"name": "all", "generation": 1}, "settings": {}, "revision": "r"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "config_name"),
+    [
+        ({}, ""),
+        ({"spec": {"revision": 1}}, ""),
+        ({"spec": {"config": "all"}}, ""),
+        ({"spec": {"config": {"name": 1}}, "status": {}}, ""),
+        ({"spec": SPEC | {"settings": {"mode": "by-weight"}}}, "all"),
+    ],
+)
+def test_a_cpu_node_that_cannot_be_decoded_is_recorded_with_the_reason_and_its_config(raw, config_name) -> None:
     read = read_cpu_node({"metadata": METADATA, **raw})
-    assert read.spec is None
-    assert read.phase is None
+    assert (read.spec, read.phase, read.config_name) == (None, None, config_name)
+    assert read.unreadable.startswith("spec")
+
+
+def test_unknown_fields_of_a_cpu_node_are_kept() -> None:
+    read = read_cpu_node({"metadata": METADATA, "spec": SPEC | {"settings": {"turbo": 1}, "new": 2}})
+    assert read.spec is not None
+    assert not read.unreadable
+    written = encode_spec(read.spec)
+    assert (written["settings"]["turbo"], written["new"]) == (1, 2)
+
+
+def test_a_cpu_node_has_what_its_annotations_and_its_status_say() -> None:
+    annotations = {"dra.cpu/given-at": "t1", "dra.cpu/remove-after": "t2", "dra.cpu/agent-was-ready": "false"}
+    status = {"phase": "Ready", "ignoredSettings": ["settings.turbo"], "agent": {"ready": True}}
+    read = read_cpu_node({"metadata": METADATA | {"annotations": annotations}, "spec": SPEC, "status": status})
+    assert (read.given_at, read.remove_after, read.was_ready) == ("t1", "t2", False)
+    assert (read.ignored, read.reported_agent) == (("settings.turbo",), {"ready": True})
+    bare = read_cpu_node({"metadata": METADATA, "spec": SPEC})
+    assert (bare.given_at, bare.remove_after, bare.was_ready, bare.ignored) == ("", "", None, ())
 
 
 def test_cpus_are_counted_once_and_are_available_only_when_settings_are_applied() -> None:

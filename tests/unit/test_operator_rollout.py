@@ -159,6 +159,12 @@ def test_a_node_that_is_blocked_leaves_its_place_to_another() -> None:
     assert next_nodes(Rollout(max_unavailable=1), "r2", members, blocked={"n0", "n2"}) == ["n1"]
 
 
+def test_a_node_that_was_refused_comes_after_the_others() -> None:
+    members = with_agents((READY, UP), (READY, UP), (READY, UP))
+    assert next_nodes(Rollout(max_unavailable=1), "r2", members, refused={"n0"}) == ["n1"]
+    assert next_nodes(Rollout(max_unavailable=3), "r2", members, refused={"n0"}) == ["n1", "n2", "n0"]
+
+
 class RollingOut(RuleBasedStateMachine):
     """Edits, reports of agents, failures, ends and returns of agents, and restarts of the operator in any order."""
 

@@ -23,7 +23,7 @@ from dracpu_api.objects.parts import (
     Object,
     Settings,
 )
-from dracpu_api.settings import REMOVAL_SECONDS, SETTLE_SECONDS
+from dracpu_api.settings import SETTLE_SECONDS
 
 SettleSeconds = Annotated[Int, Field(ge=0, le=3600)]
 

@@ -120,10 +120,9 @@ class Cluster:
         return await self._patch(resource, name, path, query, body, "application/apply-patch+yaml")
 
     async def merge(self, resource: Resource, name: str, patch: Json, *, subresource: str = "") -> Json:
-        """Changes the fields that the patch has; lists are replaced whole. With `metadata.uid`, only the object with
-        that UID is changed."""
-        path = resource.path(name, subresource=subresource)
-        query = [("fieldManager", FIELD_MANAGER)]
+        """Changes the fields that the patch has; null deletes one, lists are replaced whole. A field that the CRD does
+        not have is dropped, where server-side apply would be refused."""
+        path, query = resource.path(name, subresource=subresource), [("fieldManager", FIELD_MANAGER)]
         return await self._patch(resource, name, path, query, patch, "application/merge-patch+json")
 
     async def delete(self, resource: Resource, name: str, uid: str) -> None:

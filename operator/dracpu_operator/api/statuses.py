@@ -1,17 +1,22 @@
 """Writes the configs' statuses, and creates Events when a condition has changed.
 
 A status that has not changed is not written. Counts change with every claim on 5,000 nodes: such changes are collected.
+
+Statuses are written as merge patches: server-side apply is refused as a whole when the cluster's CRD is older than the
+operator and lacks a field. The API server drops such a field without an error, so the writer compares with its last
+write and the answer to it.
 """
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import structlog
 
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_api.resources import CONFIGS, resource_version
+from dracpu_api.merge_patch import difference, only
+from dracpu_api.resources import CONFIGS, Json, resource_version
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
 from dracpu_operator.decide.agents import Agents
@@ -26,6 +31,15 @@ from dracpu_operator.metrics import Metrics
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write and its answer, which differ when the API server drops fields."""
+
+    at: float
+    sent: Json
+    stored: Json
+
+
 class StatusWriter:
     """`due_at` is the time at which statuses have to be computed again although no object has changed."""
 
@@ -36,7 +50,7 @@ class StatusWriter:
         self._events = events
         self._metrics = metrics
         self._intervals = intervals
-        self._written_at: dict[str, float] = {}  # by the config's UID
+        self._written: dict[str, Written] = {}  # by the config's UID
 
     async def write(self, selected: Mapping[str, Selected], agents: Agents, refused: Mapping[str, str]) -> None:
         """Writes the statuses of all configs. `refused` are the nodes whose CpuNode the API server refused, with its
@@ -61,29 +75,30 @@ class StatusWriter:
                 if isinstance(error, UnavailableError):
                     break
         known = {config.uid for config in self._fleet.configs.values()}
-        self._written_at = {uid: at for uid, at in self._written_at.items() if uid in known}
+        self._written = {uid: written for uid, written in self._written.items() if uid in known}
         if errors:
             raise errors[0]
 
-    async def _write(self, selected: Selected, status: Mapping[str, Any]) -> None:
-        config, before = selected.config, selected.config.status
-        if is_same(status, before):
+    async def _write(self, selected: Selected, status: Json) -> None:
+        config = selected.config
+        before = only(config.status, status.keys())  # a newer operator may have written others
+        last = self._written.get(config.uid)
+        if is_same(status, before) or (last and is_same(status, last.sent) and is_same(before, last.stored)):
             return
         interval = self._intervals.status_urgent if is_urgent(status, before) else self._intervals.status
-        earliest = self._written_at.get(config.uid, float("-inf")) + interval
+        earliest = last.at + interval if last else float("-inf")
         if _now() < earliest:
             self.due_at = min(self.due_at, earliest)
             return
         try:
-            metadata = {"name": config.name, "uid": config.uid}
-            body = {"metadata": metadata, "status": status}
-            answer = await self._cluster.apply(CONFIGS, body, subresource="status")
+            patch = {"metadata": {"uid": config.uid}, "status": difference(status, before)}
+            answer = await self._cluster.merge(CONFIGS, config.name, patch, subresource="status")
             self._fleet.compare(resource_version(answer), config.version)
             self._fleet.store_config(answer)
         except (NotFoundError, ConflictError) as error:  # deleted meanwhile, as the watch will show
             log.info("a config was deleted meanwhile", config=config.name, error=str(error))
             return
-        self._written_at[config.uid] = _now()
+        self._written[config.uid] = Written(_now(), status, only(answer.get("status") or {}, status.keys()))
         self._metrics.requested("status", "success")
         for event in events_about(status, before):
             await self._events.about_config(config, event)

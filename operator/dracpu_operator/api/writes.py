@@ -139,6 +139,7 @@ class CpuNodeWriter:
                     if self._refusals.add(job.node, error, _now()):
                         log.warning("a request about a CpuNode was refused", node=job.node, error=str(error))
                     refused.add(job.node)
+                    self._fleet.changed.set()  # another node may take its place
                     if len(refused) >= _REFUSED_IN_A_ROW:  # permissions are missing, rather than one object refused
                         errors.append(error)
                         queue.clear()

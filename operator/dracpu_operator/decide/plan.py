@@ -7,12 +7,12 @@ from datetime import datetime
 
 from dracpu_api.settings import REMOVAL_SECONDS, CpuNodeSpec
 from dracpu_operator.decide.agents import UNKNOWN, Agents
-from dracpu_operator.decide.given import was_given
 from dracpu_operator.decide.outstanding import ClaimsByNode, outstanding
 from dracpu_operator.decide.records import Config, CpuNode, Node
 from dracpu_operator.decide.removals import Removals, by_config, charged, removals_of, rollout_of
 from dracpu_operator.decide.rollout import Member, next_nodes
 from dracpu_operator.decide.selection import Selected, select
+from dracpu_operator.decide.up_to_date import is_edited, member_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Situation:
     now: datetime
     agents: Agents = UNKNOWN
     blocked: Collection[str] = ()  # nodes whose CpuNode cannot be written at the moment
+    refused: Collection[str] = ()  # nodes whose CpuNode the API server refused to write the last time
     grace: float = REMOVAL_SECONDS  # the seconds that nodes keep their devices which no config selects any more
 
 
@@ -66,13 +67,11 @@ def make_plan(
 ) -> Plan:
     """Decides for all nodes at once, in the order of their names."""
     agents = situation.agents
-    # nodes of a config that is not valid keep its last valid settings
-    held: dict[str, list[Node]] = {config.name: [] for config in configs.values() if config.wanted is None}
-    free: list[Node] = []
-    for name in sorted(nodes):
-        spec = cpu_nodes[name].spec if name in cpu_nodes else None
-        (free if spec is None or spec.config_name not in held else held[spec.config_name]).append(nodes[name])
+    free, kept = _sorted_by_freedom(nodes, configs, cpu_nodes)
     selected = select(free, configs.values(), agents)
+    for name, followers in kept.items():
+        if name in configs:
+            selected.setdefault(name, Selected(configs[name])).nodes.extend(followers)
     orphans = {
         name: cpu_node
         for name, cpu_node in cpu_nodes.items()
@@ -87,13 +86,12 @@ def make_plan(
         members = [] if followed is None else _members(followed, cpu_nodes, orphans, agents)
         if followed is not None:
             followed.leaving.extend(leaving[name])
-            changes += _changes(followed, members, situation, leaving[name])
+            changes += _changes(followed, members, situation)
         removals = removals.joined(
             removals_of(rollout_of(config), members, leaving[name], situation.now, agents, situation.grace)
         )
-    kept = {name: Selected(configs[name], followers) for name, followers in held.items()}
     marks = {**removals.marks, **dict.fromkeys(_returned(selected.values(), cpu_nodes), "")}
-    return Plan({**selected, **kept}, tuple(changes), (*orphans.values(), *removals.due), marks, removals.next_at)
+    return Plan(selected, tuple(changes), (*orphans.values(), *removals.due), marks, removals.next_at)
 
 
 def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
@@ -127,10 +125,27 @@ def with_current_claims(cpu_node: CpuNode, claims: ClaimsByNode) -> CpuNodeSpec 
     return None if listed == before else replace(cpu_node.spec, outstanding=listed)
 
 
+def _sorted_by_freedom(
+    nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_nodes: Mapping[str, CpuNode]
+) -> tuple[list[Node], dict[str, list[Node]]]:
+    """The nodes that may follow any config, and those that stay as they are, by the config that their CpuNode names:
+    the config, or the CpuNode itself, cannot be decoded."""
+    free: list[Node] = []
+    kept: dict[str, list[Node]] = {}
+    for name in sorted(nodes):
+        cpu_node = cpu_nodes.get(name)
+        config = None if cpu_node is None else configs.get(cpu_node.config_name)
+        if cpu_node is not None and (cpu_node.unreadable or (config is not None and config.wanted is None)):
+            kept.setdefault(cpu_node.config_name, []).append(nodes[name])
+        else:
+            free.append(nodes[name])
+    return free, kept
+
+
 def _is_orphan(cpu_node: CpuNode, node_uid: str) -> bool:
     """True when the Node was created again with another UID: the garbage collector is about to delete the CpuNode. When
     a Node is deleted, it deletes the CpuNode, too. A CpuNode that no Node owns was not created by the operator."""
-    return cpu_node.owner is not None and cpu_node.owner != node_uid
+    return cpu_node.owner is not None and cpu_node.owner != node_uid and not cpu_node.unreadable
 
 
 def _unselected(
@@ -154,20 +169,19 @@ def _members(
     members = []
     for node in selected.nodes:
         cpu_node = None if node.name in orphans else cpu_nodes.get(node.name)
-        up_to_date = cpu_node is not None and was_given(selected.config, cpu_node)
-        members.append(Member(node.name, cpu_node, agents.of(node.name), up_to_date))
+        members.append(member_of(selected.config, node.name, cpu_node, agents))
     return members
 
 
-def _changes(
-    selected: Selected, members: Sequence[Member], situation: Situation, leaving: Sequence[CpuNode]
-) -> Iterator[Change]:
+def _changes(selected: Selected, members: Sequence[Member], situation: Situation) -> Iterator[Change]:
     config = selected.config
-    assert config.wanted is not None
-    rollout, charges = config.wanted.spec.rollout, len(charged(leaving, situation.agents))
-    due = set(next_nodes(rollout, members, leaving=charges, blocked=situation.blocked))
+    if config.wanted is None:
+        return
+    leaving = len(charged(selected.leaving, situation.agents))
+    blocked, refused = situation.blocked, situation.refused
+    due = set(next_nodes(config.wanted.spec.rollout, members, leaving=leaving, blocked=blocked, refused=refused))
     for node, member in zip(selected.nodes, members, strict=True):
-        corrected = node.name not in situation.blocked and _needs_correction(config, node, member.cpu_node)
+        corrected = node.name not in blocked and _needs_correction(config, node, member.cpu_node)
         if node.name in due or corrected:
             yield Change(node, config, member.cpu_node, is_ready=None if member.agent is None else member.agent.ready)
 
@@ -183,10 +197,6 @@ def _returned(selected: Iterable[Selected], cpu_nodes: Mapping[str, CpuNode]) ->
 def _needs_correction(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:
     """True when the CpuNode has the right revision but is wrong otherwise: it names another config, the Node does not
     own it, or somebody has edited its settings. A correction uses no budget."""
-    if cpu_node is None or cpu_node.spec is None or config.wanted is None or cpu_node.given != config.wanted.revision:
+    if cpu_node is None or config.wanted is None or cpu_node.given != config.wanted.revision:
         return False
-    return (cpu_node.spec.config_name, cpu_node.spec.settings, cpu_node.owner) != (
-        config.name,
-        config.wanted.settings,
-        node.uid,
-    )
+    return (cpu_node.config_name, cpu_node.owner) != (config.name, node.uid) or is_edited(cpu_node, config)

@@ -6,10 +6,10 @@ from typing import Final
 
 from dracpu_api.conditions import Phase
 from dracpu_operator.decide.agents import UNKNOWN, Agents
-from dracpu_operator.decide.given import was_given
 from dracpu_operator.decide.records import Agent, CpuNode, Trouble
 from dracpu_operator.decide.rollout import Member, budget
 from dracpu_operator.decide.selection import Selected
+from dracpu_operator.decide.up_to_date import member_of
 
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -42,6 +42,7 @@ class Progress:
     unanswered: tuple[CpuNode, ...]  # of the others, those whose agents have not answered the present settings
     troubled: tuple[CpuNode, ...]  # of the others, those that cannot serve claims
     refused: tuple[tuple[str, str], ...]  # nodes whose CpuNode the API server refused, and why
+    frozen: tuple[CpuNode, ...]  # their CpuNodes cannot be decoded, so they are left as they are
     leaving: tuple[CpuNode, ...]  # no config selects them any more
     ignored: tuple[CpuNode, ...]  # their agents do not know a setting
     waiting: int  # they can be given the present settings, and were not yet
@@ -65,7 +66,8 @@ def progress_of(
     refused: Mapping[str, str] = _NONE,
 ) -> Progress:
     """Counts the nodes of a config. `refused` are the nodes whose CpuNode the API server refused, with its words."""
-    members = [_member(selected, name, cpu_nodes.get(name), agents) for name in (node.name for node in selected.nodes)]
+    config = selected.config
+    members = [member_of(config, node.name, cpu_nodes.get(node.name), agents) for node in selected.nodes]
     present = [cpu_node for member in members if (cpu_node := member.cpu_node) is not None]
     failed = {cpu_node.name for cpu_node in present if cpu_node.phase is Phase.FAILED}
     down = {member.name for member in members if member.name not in failed and _is_down(member, moment)}
@@ -73,9 +75,10 @@ def progress_of(
         member.name for member in members if member.name not in failed | down and _is_unanswered(member, moment)
     }
     applied = {member.name for member in members if _has_applied(member)}
-    resting = applied | failed | down | unanswered
+    frozen = {cpu_node.name for cpu_node in present if cpu_node.unreadable}
+    resting = applied | failed | down | unanswered | frozen
     troubled = {cpu_node.name for cpu_node in present if _has_trouble(cpu_node, moment)}
-    wanted = selected.config.wanted
+    wanted = config.wanted
     return Progress(
         selected=len(members),
         without_agent=len(selected.without_agent),
@@ -86,6 +89,7 @@ def progress_of(
         unanswered=_of(present, unanswered),
         troubled=_of(present, troubled - failed - down - unanswered),
         refused=tuple((member.name, refused[member.name]) for member in members if member.name in refused),
+        frozen=_of(present, frozen),
         leaving=tuple(selected.leaving),
         ignored=tuple(cpu_node for cpu_node in present if cpu_node.ignored and cpu_node.arrived),
         waiting=sum(not member.up_to_date and member.name not in down for member in members),
@@ -95,11 +99,6 @@ def progress_of(
         limit=budget(wanted.spec.rollout, len(members) + len(selected.leaving)) if wanted else 1,
         has_recent_trouble=any(_may_become_trouble(member, moment) for member in members),
     )
-
-
-def _member(selected: Selected, name: str, cpu_node: CpuNode | None, agents: Agents) -> Member:
-    up_to_date = cpu_node is not None and was_given(selected.config, cpu_node)
-    return Member(name, cpu_node, agents.of(name), up_to_date)
 
 
 def _of(cpu_nodes: list[CpuNode], names: set[str]) -> tuple[CpuNode, ...]:
@@ -124,7 +123,9 @@ def _is_down(member: Member, moment: Moment) -> bool:
 def _is_unanswered(member: Member, moment: Moment) -> bool:
     """True when the agent has not reacted to the settings for so long that it may be cut off from the API server."""
     cpu_node = member.cpu_node
-    if cpu_node is None or cpu_node.arrived or cpu_node.phase in {None, Phase.SETTLING} or not cpu_node.given_at:
+    if cpu_node is None or cpu_node.arrived or cpu_node.unreadable or not cpu_node.given_at:
+        return False
+    if cpu_node.phase in {None, Phase.SETTLING}:
         return False
     return cpu_node.given_at <= moment.unanswered_before
 

@@ -133,4 +133,6 @@ class CpuNode:
         available."""
         if self.phase is None or self.starting:
             return False
+        if self.unreadable:  # it is not known whether the node has applied what it was given
+            return self.phase in {Phase.SETTLING, Phase.FAILED}
         return self.phase in {Phase.SETTLING, Phase.FAILED} or not self.arrived

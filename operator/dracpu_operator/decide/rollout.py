@@ -54,15 +54,22 @@ def budget(rollout: Rollout, members: int) -> int:
 
 
 def next_nodes(
-    rollout: Rollout, members: Sequence[Member], *, leaving: int = 0, blocked: Collection[str] = ()
+    rollout: Rollout,
+    members: Sequence[Member],
+    *,
+    leaving: int = 0,
+    blocked: Collection[str] = (),
+    refused: Collection[str] = (),
 ) -> list[str]:
     """The nodes to give the present settings to now. `leaving` nodes use the budget, too: they are about to lose their
-    devices. `blocked` nodes have to wait for another reason and leave their places to others."""
+    devices. `blocked` nodes have to wait for another reason, and `refused` ones come last: the API server refused to
+    change them, and they must not take the places of others."""
     waiting = [member for member in members if not member.up_to_date and member.name not in blocked]
     if rollout.paused:  # which holds back changes: first settings are not a change
         return [member.name for member in waiting if member.cpu_node is None]
     free = [member.name for member in waiting if _is_free(member)]
     charged = [member.name for member in waiting if not _is_free(member) and not member.is_down]
+    charged.sort(key=lambda name: name in refused)
     room = budget(rollout, len(members) + leaving) - unavailable(members) - leaving
     chosen = free + charged[: max(0, room)]
     if charged:

@@ -143,6 +143,13 @@ def _troubles(progress: Progress) -> Iterator[tuple[ConfigReason, str]]:
         ]
         text = f"{_nodes(len(progress.troubled))} cannot serve claims: {_some(troubles, progress.troubled)}"
         yield ConfigReason.NODES_IN_TROUBLE, text
+    if progress.frozen:
+        reasons = [f"{node.name}: {node.unreadable}" for node in progress.frozen[:NAMED]]
+        text = (
+            f"{_nodes(len(progress.frozen))} are left as they are, because their CpuNodes cannot be decoded (a newer "
+            f"version made them, or somebody edited them): {_some(reasons, progress.frozen)}"
+        )
+        yield ConfigReason.NODES_FROZEN, text
     if progress.refused:
         refusals = [f"{node}: {why}" for node, why in progress.refused[:NAMED]]
         count = _nodes(len(progress.refused))

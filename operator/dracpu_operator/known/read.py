@@ -1,19 +1,23 @@
 """Turns objects from the API server into records. Pure.
 
 An object that cannot be understood is recorded as such instead of raising an error: it must not stop all the others.
+
+The objects may be those of a newer version, whose CRDs are installed before its programs and stay when these are rolled
+back. Settings that this version does not know are copied from the config to its nodes. Those that nobody has written
+are left out: they are defaults of the newer CRD.
 """
 
 import hashlib
 import json
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from dracpu_api.conditions import NodeCondition, Phase
 from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_api.names import ANNOTATION_AGENT_WAS_READY, ANNOTATION_GIVEN_AT, ANNOTATION_REMOVE_AFTER
-from dracpu_api.objects.models import CpuDriverConfig, CpuDriverConfigSpec
-from dracpu_api.objects.parts import Settings as SettingsFields
-from dracpu_api.objects.validate import InvalidObjectError, parse
-from dracpu_api.resources import CONFIGS, Json, resource_version
+from dracpu_api.objects.validate import InvalidObjectError, parse_stored_config
+from dracpu_api.resources import Json, resource_version
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
 from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Trouble, Wanted
 
@@ -21,6 +25,7 @@ _REVISION_DIGITS: Final = 16  # 64 bits: no two settings in a cluster get the sa
 # while one of these conditions is not true, no claim gets CPUs of the node
 _NEEDED: Final = frozenset(NodeCondition) - {NodeCondition.CONFIG_APPLIED}
 _MESSAGE_LENGTH: Final = 256  # of one trouble: three nodes have to fit into a message that people read
+_NOT_SETTINGS: Final = frozenset({"nodeSelector", "priority", "rollout"})
 _SILENT: Final = "its agent has not reported yet: does the DaemonSet's pod run on this node?"
 
 
@@ -50,10 +55,11 @@ def read_cpu_node(raw: Json) -> CpuNode:
     """Reads a CpuNode."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     annotations = metadata.get("annotations") or {}
+    spec, unreadable = None, ""
     try:
         spec = decode_spec(raw.get("spec"))
-    except SettingsError:
-        spec = None
+    except SettingsError as error:
+        unreadable = str(error)[:_MESSAGE_LENGTH]
     return CpuNode(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -61,16 +67,17 @@ def read_cpu_node(raw: Json) -> CpuNode:
         generation=metadata.get("generation", 0),
         owner=_owner(metadata),
         spec=spec,
+        unreadable=unreadable,
+        config_name=_config_name(raw) if spec is None else spec.config_name,
         phase=_phase(status.get("phase")),
         applied=status.get("appliedRevision"),
         cpus=_cpus(status),
         failure=_failure(status),
         troubles=_troubles(metadata, status),
-        config_name=str((((raw.get("spec") or {}).get("config")) or {}).get("name") or ""),
-        ignored=tuple(status.get("ignoredSettings") or ()),
-        given_at=annotations.get(ANNOTATION_GIVEN_AT, ""),
-        was_ready={"true": True, "false": False}.get(annotations.get(ANNOTATION_AGENT_WAS_READY, "")),
-        remove_after=annotations.get(ANNOTATION_REMOVE_AFTER, ""),
+        ignored=tuple(map(str, status.get("ignoredSettings") or ())),
+        given_at=annotations.get(ANNOTATION_GIVEN_AT) or "",
+        was_ready={"true": True, "false": False}.get(annotations.get(ANNOTATION_AGENT_WAS_READY) or ""),
+        remove_after=annotations.get(ANNOTATION_REMOVE_AFTER) or "",
         reported_agent=status.get("agent") or {},
     )
 
@@ -81,21 +88,60 @@ def revision_of(settings: Settings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_REVISION_DIGITS]
 
 
-def settings_of(spec: CpuDriverConfigSpec) -> Settings:
-    """The settings for a node: a config's spec without selector, priority and rollout."""
-    return decode_settings(spec.model_dump(mode="json", by_alias=True, include=set(SettingsFields.model_fields)))
-
-
 def _read_wanted(raw: Json) -> tuple[Wanted | None, tuple[str, ...]]:
     # without the status: one that a newer operator has written does not make the config invalid
-    document = {"apiVersion": CONFIGS.api_version, "kind": CONFIGS.kind, "spec": raw.get("spec") or {}}
+    stored = raw.get("spec") or {}
     try:
-        config = parse(document)
+        spec = parse_stored_config(stored)
+        settings = decode_settings({name: value for name, value in stored.items() if name not in _NOT_SETTINGS})
     except InvalidObjectError as error:
         return None, error.problems
-    assert isinstance(config, CpuDriverConfig)
-    settings = settings_of(config.spec)
-    return Wanted(config.spec, settings, revision_of(settings)), ()
+    except SettingsError as error:
+        return None, (str(error),)
+    if settings.unknown:
+        settings = replace(settings, unknown=_written(settings.unknown, _written_specs(raw["metadata"])))
+    return Wanted(spec, settings, revision_of(settings)), ()
+
+
+def _written_specs(metadata: Json) -> list[Json] | None:
+    """The fields of the spec that somebody has written, in the form of `managedFields`; None when the API server does
+    not record it."""
+    entries = metadata.get("managedFields")
+    if not entries:
+        return None
+    fields = [entry.get("fieldsV1") or {} for entry in entries if not entry.get("subresource")]
+    return [written["f:spec"] for written in fields if "f:spec" in written]
+
+
+def _written(unknown: Mapping[str, Any], owned: Sequence[Json] | None) -> dict[str, Any]:
+    """The fields that somebody has written."""
+    if owned is None:
+        return dict(unknown)
+    found: dict[str, Any] = {}
+    for name, value in unknown.items():
+        written = [fields[f"f:{name}"] for fields in owned if f"f:{name}" in fields]
+        if not written:
+            continue
+        # an object without fields of its own was written as a whole; in `allocation` this version knows some
+        if name == "allocation" or (isinstance(value, Mapping) and any(map(_has_fields, written))):
+            nested = _written(value, written)
+            if nested:
+                found[name] = nested
+        else:
+            found[name] = value
+    return found
+
+
+def _has_fields(owned: Json) -> bool:
+    return any(key.startswith("f:") for key in owned)
+
+
+def _config_name(raw: Json) -> str:
+    """The config that a spec names which cannot be decoded."""
+    spec = raw.get("spec")
+    config = spec.get("config") if isinstance(spec, Mapping) else None
+    name = config.get("name") if isinstance(config, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def _owner(metadata: Json) -> str | None:
