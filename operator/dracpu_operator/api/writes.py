@@ -104,12 +104,16 @@ class CpuNodeWriter:
         """The job that reads a CpuNode, after a write of which it is not known whether it was carried out."""
 
         async def send() -> None:
+            known = self._fleet.cpu_nodes.get(name)
             try:
-                self._fleet.store_cpu_node(await self._cluster.read(CPU_NODES, name))
+                stored = await self._cluster.read(CPU_NODES, name)
             except NotFoundError:
-                known = self._fleet.cpu_nodes.get(name)
                 if known is not None:
                     self._fleet.remove_cpu_node(name, known.uid)
+            else:
+                self._fleet.store_cpu_node(stored)
+                if known is not None and known.uid != stored["metadata"]["uid"]:  # the refusal was about the other one
+                    self._refusals.remove(name)
             self._fleet.to_read_again.discard(name)
 
         return Job(name, "read", send)
