@@ -16,6 +16,7 @@ from harness.driver_call import prepare
 from harness.helm import Helm
 from harness.holding import ALL, claims_come_and_go, hold, nothing_moved
 from harness.manifests import Object, claim, cpus, pod
+from harness.node import Node
 from harness.release import CHART, CONFIG, NAMESPACE, RELEASE, install, values
 from harness.waiting import eventually
 from harness.workspace import Workspace
@@ -84,16 +85,18 @@ def test_an_upgrade_that_restarts_all_pods_moves_no_container_and_keeps_an_edite
     claims_come_and_go(held)
 
 
-def test_an_unedited_default_config_follows_the_values(cluster: Cluster, helm: Helm, workspace: Workspace) -> None:
-    held = hold(workspace)
+def test_a_deleted_default_config_is_created_by_an_upgrade_before_nodes_lose_their_devices(
+    cluster: Cluster, helm: Helm, workspace: Workspace
+) -> None:
+    held, devices = hold(workspace), cluster.node.devices()
+    kept = {node.name: node.cpu_node()["metadata"]["uid"] for node in cluster.nodes}
     cluster.kubectl.delete("cpudriverconfig", CONFIG)  # docs: an edited config is created again after its deletion
 
-    def without_settings() -> None:
-        assert not cluster.kubectl.list("cpunodes")
-        assert not cluster.node.devices()
+    def removal_is_pending() -> None:
+        assert [node.name for node in cluster.nodes if "dra.cpu/remove-after" in annotations(node)]
 
-    eventually(without_settings)
-    nothing_moved(held)
+    eventually(removal_is_pending)
+    cluster.kill_operator()  # what is due is stored on the CpuNodes, so that a restart forgets nothing
 
     for strategy, done in (("distributed", "created"), ("packed", "updated")):
         printed = helm.upgrade(values={"defaultConfig.spec.allocation.strategy": strategy})
@@ -101,6 +104,32 @@ def test_an_unedited_default_config_follows_the_values(cluster: Cluster, helm: H
         assert cluster.config()["spec"]["allocation"]["strategy"] == strategy
         eventually(cluster.assert_settled, within=90)
         nothing_moved(held)
+
+    assert {node.name: node.cpu_node()["metadata"]["uid"] for node in cluster.nodes} == kept
+
+    def no_removal_is_pending() -> None:
+        assert not [node.name for node in cluster.nodes if "dra.cpu/remove-after" in annotations(node)]
+
+    eventually(no_removal_is_pending)
+    assert cluster.node.devices() == devices
+
+
+def test_nodes_that_no_config_selects_lose_their_devices_and_no_container_moves(
+    cluster: Cluster, helm: Helm, workspace: Workspace
+) -> None:
+    held = hold(workspace)
+    at_once = {"maxUnavailable": "100%", "removalSeconds": 0}
+    cluster.edit(nodeSelector={"matchLabels": {"dra.cpu/test": "nobody-has-this-label"}}, rollout=at_once)
+
+    def without_settings() -> None:
+        assert not cluster.kubectl.list("cpunodes")
+        assert not cluster.node.devices()
+
+    eventually(without_settings)
+    nothing_moved(held)
+    cluster.configure()
+    eventually(cluster.assert_ready)
+    nothing_moved(held)
 
 
 # ---- uninstalling
@@ -203,6 +232,12 @@ def kept_state(cluster: Cluster) -> tuple[list[tuple[str, Object]], str]:
     objects = [cluster.config(), *(node.cpu_node() for node in cluster.nodes)]
     files = cluster.node.sh("cat /var/run/cdi/dra.k8s.io-cpu_*.json /var/lib/dracpu/checkpoint.json")
     return [(item["metadata"]["uid"], item["spec"]) for item in objects], files
+
+
+def annotations(node: Node) -> Object:
+    """Returns the annotations of the node's CpuNode."""
+    found: Object = node.cpu_node()["metadata"].get("annotations", {})
+    return found
 
 
 def our_pods(cluster: Cluster) -> set[str]:

@@ -79,7 +79,8 @@ class Cluster:
         observed, generation = status.get("observedGeneration"), item["metadata"]["generation"]
         assert observed == generation, f"the operator has observed generation {observed} of {config}, not {generation}"
         count = len(followers)
-        assert status["nodes"] == {"selected": count, "applied": count, "progressing": 0, "failed": 0}
+        done = {"selected": count, "applied": count, "progressing": 0, "failed": 0, "withoutAgent": 0}
+        assert status["nodes"] == done
 
     def followers(self, config: str = CONFIG) -> list[Node]:
         """Returns the nodes whose CpuNodes name this config."""
