@@ -8,7 +8,7 @@ import pytest
 from doc_quotes import Quote, can_say, is_sample_of
 from product_texts import PRODUCT, ROOT, SANDBOX, Sources, sources
 
-from dracpu_api.conditions import ConfigCondition, NodeCondition, NodeReason
+from dracpu_api.conditions import AgentReason, ConfigCondition, ConfigReason, NodeCondition, NodeReason
 
 PAGES = doc_quotes.pages()
 product = sources(*PRODUCT)
@@ -30,15 +30,25 @@ FOREIGN_MESSAGES = {
 }
 # names of others that the pages quote -> what they are
 FOREIGN_NAMES = {
+    "CrashLoopBackOff": "why a container waits, by the kubelet",
     "ContainerCreating": "a container's state, by the kubelet",
     "DeadlineExceeded": "a Job's condition, by its controller",
     "FailedPrepareDynamicResources": "an Event's reason, by the kubelet",
+    "ImagePullBackOff": "why a container waits, by the kubelet",
     "Running": "a pod's status, by kubectl",
     "Terminating": "a pod's status, by kubectl",
+    "Unschedulable": "why a pod is not on a node, by kube-scheduler",
 }
 
-# reasons of conditions that nobody needs to look up
+REASONS = {*NodeReason, *ConfigReason, *AgentReason}
+# reasons that nobody needs to look up
 ALL_IS_WELL = {
+    AgentReason.READY,
+    ConfigReason.COMPLETE,
+    ConfigReason.ENOUGH_NODES,
+    ConfigReason.NO_CONFLICT,
+    ConfigReason.NO_FAILURES,
+    ConfigReason.VALID,
     NodeReason.APPLIED,
     NodeReason.CONNECTED,
     NodeReason.HEALTHY,
@@ -99,13 +109,13 @@ def test_tables_of_conditions_have_conditions_and_their_reasons() -> None:
     conditions = [quote for quote in names if quote.column == "condition"]
     assert {quote.text for quote in conditions} == {*NodeCondition, *ConfigCondition}
     reasons = {quote.text for quote in names if quote.column == "reason"}
-    assert reasons <= set(NodeReason)
+    assert reasons <= REASONS
 
 
 def test_every_reason_that_may_need_action_is_explained() -> None:
     page = ROOT / "docs" / "user" / "troubleshoot.md"
     explained = {quote.text for quote in doc_quotes.names(page) if quote.column == "reason"}
-    assert explained == set(NodeReason) - ALL_IS_WELL
+    assert explained == REASONS - ALL_IS_WELL
 
 
 def test_every_foreign_message_and_name_is_quoted() -> None:
