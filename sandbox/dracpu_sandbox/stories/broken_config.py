@@ -52,7 +52,8 @@ async def play(story: Story) -> None:
 
 async def _counts(story: Story, **expected: int) -> bool:
     config = await story.client.get(CONFIGS, CONFIG)
-    return bool(config["status"]["nodes"] == {"selected": len(story.nodes), **expected})
+    counts = {"selected": len(story.nodes), "withoutAgent": 0, **expected}
+    return bool(config["status"]["nodes"] == counts)
 
 
 async def _has_event(story: Story, reason: str) -> bool:
