@@ -122,3 +122,14 @@ def test_an_agent_that_is_ready_again_makes_an_event() -> None:
     assert report is not None
     assert report.event is not None
     assert (report.event.severity, report.event.reason) == ("Normal", "AgentReady")
+    assert report.due == datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
+
+
+def test_an_agent_that_ends_soon_after_each_start_is_down_since_its_first_end() -> None:
+    down = replace(REPORTED, reported_agent={"ready": False, "reason": "Error", "since": NOW})
+    ended = Agents({"n1": pod("n1", ready=False, since=LATER)}, daemon_set(1), {"n1": down}, LATER).of("n1")
+    assert ended is not None
+    assert ended.since == NOW
+    started = Agents({"n1": pod("n1", since=LATER)}, daemon_set(1), {"n1": down}, LATER).of("n1")
+    assert started is not None
+    assert started.since == LATER

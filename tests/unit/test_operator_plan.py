@@ -11,8 +11,9 @@ from node_specs import specs
 
 from dracpu_api.objects.models import CpuNode as CpuNodeModel
 from dracpu_api.settings import OutstandingClaim, encode_spec
+from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.plan import Change, Plan, Situation, make_plan, spec_of, with_current_claims
-from dracpu_operator.decide.records import Config, CpuNode, Node
+from dracpu_operator.decide.records import Agent, Config, CpuNode, DaemonSet, Node
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GROUPED = OutstandingClaim("u1", "default", "grouped", (("cpudevnuma000", 2),))
@@ -160,3 +161,22 @@ def test_the_phase_that_an_agent_reports_does_not_empty_the_list() -> None:
 @given(specs)
 def test_every_spec_fits_the_schema(spec) -> None:
     CpuNodeModel.model_validate({"spec": encode_spec(spec)}, by_alias=True, by_name=False)
+
+
+def test_corrections_that_end_agents_too_reach_no_further_node() -> None:
+    """Each correction reaches the nodes that are down already; these use the budget until their agents are back."""
+    nodes = [node(f"n{number}") for number in range(4)]
+    present = {of.name: replace(settled(of.name, config()), was_ready=True) for of in nodes}
+    ready = Agent("", "u", 1, ready=True, running=True, reason="Ready", message="", since="2026-01-01T00:00:00Z")
+    pods = {of.name: replace(ready, name=of.name) for of in nodes}
+    for mode, cpus in (("individual", "0"), ("individual", "1"), ("grouped", "1")):
+        ending = config(mode=mode, reservedCPUs=cpus, rollout={"maxUnavailable": 1})
+        for _ in nodes:
+            agents = Agents(pods, [DaemonSet("agent", "u", 1, len(nodes))], present, "2026-01-01T00:00:00Z")
+            for change in plan_of(*nodes, ending, *present.values(), situation=Situation(NOW, agents)).changes:
+                name = change.node.name
+                given = cpu_node(name, given=revision(ending), applied=present[name].applied, generation=9)
+                present[name] = replace(given, was_ready=change.was_ready, given_at="2026-01-01T00:00:00Z")
+                pods[name] = replace(pods[name], ready=False, running=False, reason="CrashLoopBackOff")
+        assert present["n0"].given == revision(ending)
+        assert [name for name, pod in pods.items() if not pod.ready] == ["n0"]

@@ -148,6 +148,17 @@ def test_settings_that_end_every_agent_reach_as_many_nodes_as_the_budget_allows(
     assert next_nodes(rollout, "r3", members) == ["n0", "n1"]  # corrected settings reach these at once
 
 
+def test_a_node_whose_agent_was_ready_for_long_with_its_settings_is_not_waited_for() -> None:
+    lost = replace(DONE, was_ready=True, given_at="2026-01-01T00:00:00Z")
+    for since, counts in (("2026-01-01T00:10:00Z", True), ("2026-01-01T00:10:01Z", False)):
+        members = with_agents((lost, replace(DOWN, since=since)), (READY, UP))
+        assert unavailable(members) == counts
+        assert next_nodes(Rollout(max_unavailable=1), "r2", members) == ([] if counts else ["n1"])
+    # an agent that never applied its settings may have ended because of them, however late
+    waiting = replace(UNDER_WAY, was_ready=True, given_at="2026-01-01T00:00:00Z")
+    assert unavailable(with_agents((waiting, replace(DOWN, since="2026-01-02T00:00:00Z")))) == 1
+
+
 def test_nodes_that_leave_use_the_budget() -> None:
     members = with_agents((READY, UP), (READY, UP), (READY, UP))
     assert next_nodes(Rollout(max_unavailable=2), "r2", members, leaving=1) == ["n0"]
@@ -174,6 +185,7 @@ class RollingOut(RuleBasedStateMachine):
         self.wanted = "r0"
         self.nodes = {f"n{number:02}": cpu_node("n", given="r0", applied="r0") for number in range(count)}
         self.agents = dict.fromkeys(self.nodes, UP)
+        self.ended: set[str] = set()  # nodes whose agents ended because of their settings, and have not come back
 
     @rule(revision=st.sampled_from(["r1", "r2", "broken1", "broken2"]))
     def edit(self, revision) -> None:
@@ -182,11 +194,12 @@ class RollingOut(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         before = self.disturbed()
+        members = {member.name: member for member in self.members()}
         for name in next_nodes(self.rollout, self.wanted, self.members()):
             node = self.nodes[name]
             assert node.spec is not None
             spec = replace(node.spec, revision=self.wanted)
-            was_ready = self.agents[name].ready
+            was_ready = self.agents[name].ready or members[name].went_down
             self.nodes[name] = replace(node, spec=spec, generation=node.generation + 1, was_ready=was_ready)
         assert self.disturbed() <= max(before, budget(self.rollout, len(self.nodes)))
 
@@ -198,12 +211,15 @@ class RollingOut(RuleBasedStateMachine):
         self.agents[name] = agent
         if self.disturbed() > budget(self.rollout, len(self.nodes)):
             self.agents[name] = before
+        elif agent.ready:
+            self.ended.discard(name)
 
     @rule()
     def end_all_agents_with_the_present_settings(self) -> None:
         for name, node in self.nodes.items():
-            if node.given == self.wanted == "broken1" and node.was_ready:
+            if node.given == self.wanted and self.wanted.startswith("broken") and self.agents[name].ready:
                 self.agents[name] = ENDED
+                self.ended.add(name)
 
     @rule(data=st.data())
     def answer(self, data) -> None:
@@ -223,6 +239,7 @@ class RollingOut(RuleBasedStateMachine):
     def never_more_than_the_budget(self) -> None:
         if hasattr(self, "nodes"):
             assert self.disturbed() <= budget(self.rollout, len(self.nodes))
+            assert len(self.ended) <= budget(self.rollout, len(self.nodes))
 
     def teardown(self) -> None:
         """Once the settings are right and agents answer, every rollout comes to its end."""

@@ -53,8 +53,8 @@ class CpuNodeWriter:
     def change(self, change: Change, spec: CpuNodeSpec, now: str) -> Job:
         """The job that gives a node the settings of a config; `now` is RFC 3339 in UTC."""
         annotations = {ANNOTATION_GIVEN_AT: now}
-        if change.is_ready is not None:
-            annotations[ANNOTATION_AGENT_WAS_READY] = "true" if change.is_ready else "false"
+        if change.was_ready is not None:
+            annotations[ANNOTATION_AGENT_WAS_READY] = "true" if change.was_ready else "false"
         kind: Request = "create" if change.current is None else "change"
         return self._apply(change.node, spec, annotations, change.current, kind)
 

@@ -14,6 +14,7 @@ from dracpu_api.events import Event
 from dracpu_operator.decide.records import Agent, CpuNode
 
 RESTART_SECONDS: Final = 10  # an agent that ended is ready again after this time, unless something is wrong
+STABLE_SECONDS: Final = 30  # an agent that was not ready counts as ready again after it has been so for this time
 _MESSAGE_LENGTH: Final = 1024
 
 
@@ -39,8 +40,8 @@ def report_of(cpu_node: CpuNode, agent: Agent | None) -> Report | None:
         "message": agent.message[:_MESSAGE_LENGTH],
         "since": agent.since,
     }
-    since = datetime.fromisoformat(agent.since)
-    return Report(fields, since if agent.ready else since + timedelta(seconds=RESTART_SECONDS), _event(before, agent))
+    seconds = RESTART_SECONDS if not agent.ready else STABLE_SECONDS if before.get("ready") is False else 0
+    return Report(fields, datetime.fromisoformat(agent.since) + timedelta(seconds=seconds), _event(before, agent))
 
 
 def _event(before: Mapping[str, Any], agent: Agent) -> Event | None:

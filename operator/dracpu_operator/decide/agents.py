@@ -7,6 +7,7 @@ outside of the cluster, nothing is known, and every node is taken to have an age
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from dracpu_api.conditions import AgentReason
@@ -64,12 +65,19 @@ class Agents:
         if not self._known:
             return None
         if node in self._pods:
-            return self._pods[node]
+            return self._since_first_down(self._pods[node])
         if not self.is_wanted(node):
             return self._absent(node, AgentReason.NOT_WANTED, _NOT_WANTED)
         if not self._has_daemon_set:
             return self._absent(node, AgentReason.NO_DAEMON_SET, _NO_DAEMON_SET)
         return self._absent(node, AgentReason.NO_POD, _NO_POD)
+
+    def _since_first_down(self, agent: Agent) -> Agent:
+        """An agent that ends soon after each start is ready in between: what counts is when this began."""
+        cpu_node = self._cpu_nodes.get(agent.name)
+        if agent.ready or cpu_node is None or cpu_node.reported_agent.get("ready") is not False:
+            return agent
+        return replace(agent, since=min(agent.since, cpu_node.reported_agent.get("since") or agent.since))
 
     def _absent(self, node: str, reason: AgentReason, message: str) -> Agent:
         cpu_node = self._cpu_nodes.get(node)

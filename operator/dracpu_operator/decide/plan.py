@@ -22,7 +22,7 @@ class Change:
     node: Node
     config: Config
     current: CpuNode | None
-    is_ready: bool | None = None  # whether the node's agent is ready; None: nothing is known about agents
+    was_ready: bool | None = None  # whether the agent was ready before settings were changed; None: it is not known
 
     @property
     def keeps_devices(self) -> bool:
@@ -183,7 +183,9 @@ def _changes(selected: Selected, members: Sequence[Member], situation: Situation
     for node, member in zip(selected.nodes, members, strict=True):
         corrected = node.name not in blocked and _needs_correction(config, node, member.cpu_node)
         if node.name in due or corrected:
-            yield Change(node, config, member.cpu_node, is_ready=None if member.agent is None else member.agent.ready)
+            # a node that the former settings may have taken down uses the budget until its agent is back
+            was_ready = None if member.agent is None else member.agent.ready or member.went_down
+            yield Change(node, config, member.cpu_node, was_ready)
 
 
 def _returned(selected: Iterable[Selected], cpu_nodes: Mapping[str, CpuNode]) -> Iterator[str]:

@@ -11,10 +11,14 @@ them after all other nodes, because they may be what the agent needs to run.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import Rollout
 from dracpu_operator.decide.records import Agent, CpuNode
+
+PROBATION_SECONDS: Final = 600  # settings that end an agent do so within this time after the node was given them
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,12 @@ class Member:
 
     @property
     def went_down(self) -> bool:
-        """True when the agent was ready when the node was given its settings, and is not since."""
-        return self.is_down and self.cpu_node is not None and self.cpu_node.was_ready is True
+        """True when the agent was ready when the node was given its settings and is not since, so that these settings
+        may be the reason. They are not when the agent has applied them and then was ready for a long time."""
+        cpu_node = self.cpu_node
+        if self.agent is None or self.agent.ready or cpu_node is None or cpu_node.was_ready is not True:
+            return False
+        return not cpu_node.arrived or _seconds_between(cpu_node.given_at, self.agent.since) <= PROBATION_SECONDS
 
     @property
     def unavailable(self) -> bool:
@@ -80,6 +88,14 @@ def next_nodes(
 def unavailable(members: Sequence[Member]) -> int:
     """How many nodes use the budget now."""
     return sum(member.unavailable for member in members)
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    """Of two times in RFC 3339; 0 when one of them is not recorded."""
+    try:
+        return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
+    except ValueError:
+        return 0.0
 
 
 def _is_free(member: Member) -> bool:
