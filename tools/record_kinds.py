@@ -12,6 +12,7 @@ Get = Callable[[str], Awaitable[JsonObject]]  # the JSON document at a path of t
 
 SERVED: Final = {  # group -> the resources that the sandbox serves of it, all of them in version v1
     "": ("configmaps", "events", "namespaces", "nodes", "pods"),
+    "apps": ("daemonsets",),
     "apiextensions.k8s.io": ("customresourcedefinitions",),
     "coordination.k8s.io": ("leases",),
     "events.k8s.io": ("events",),

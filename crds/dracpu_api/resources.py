@@ -41,6 +41,8 @@ class Resource:
 
 
 NODES: Final = Resource("", "v1", "nodes", "Node")
+PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 CONFIGS: Final = Resource(API_GROUP, API_VERSION, "cpudriverconfigs", "CpuDriverConfig")
 CPU_NODES: Final = Resource(API_GROUP, API_VERSION, "cpunodes", "CpuNode")
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)

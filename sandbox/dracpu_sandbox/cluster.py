@@ -120,9 +120,10 @@ class Sandbox:
             self.progress("CRDs, DeviceClass, CpuDriverConfig")
             async with asyncio.TaskGroup() as group:
                 parts = [group.create_task(part, name=name) for name, part in plane.parts(self._client).items()]
+                agents = AgentPods(self._client)
+                await agents.create(self.machines)
                 parts.append(group.create_task(_operate(self.kubeconfig), name="operator"))
                 self.progress("operator")
-                agents = AgentPods(self._client)
                 parts.append(group.create_task(agents.run(), name="agents' pods"))
                 nodes = await self._start_nodes(group, place, agents)
                 self._started.set()

@@ -12,7 +12,8 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"  # marks a pod that onl
 
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
 NODES: Final = shared.NODES
-PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
+PODS: Final = shared.PODS
+DAEMON_SETS: Final = shared.DAEMON_SETS
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 DEVICE_CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")

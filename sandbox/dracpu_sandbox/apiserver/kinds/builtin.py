@@ -54,6 +54,17 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {  # by resource; others sho
         Column("Nominated Node", "", cell=field_at("status", "nominatedNodeName", otherwise=cells.NONE), priority=1),
         Column("Readiness Gates", "", cell=lambda pod: cells.NONE, priority=1),
     ),
+    "daemonsets.apps": (
+        Column("Desired", ".status.desiredNumberScheduled", type="integer"),
+        Column("Current", ".status.currentNumberScheduled", type="integer"),
+        Column("Ready", ".status.numberReady", type="integer"),
+        Column("Up-to-date", ".status.updatedNumberScheduled", type="integer"),
+        Column("Available", ".status.numberAvailable", type="integer"),
+        Column("Node Selector", "", cell=cells.daemon_set_selector),
+        AGE,
+        Column("Containers", "", cell=cells.daemon_set_containers("name"), priority=1),
+        Column("Images", "", cell=cells.daemon_set_containers("image"), priority=1),
+    ),
     "configmaps": (Column("Data", "", cell=cells.config_map_size), AGE),
     "events": _EVENT_COLUMNS,
     "events.events.k8s.io": tuple(map(_of_core_event, _EVENT_COLUMNS)),
@@ -75,6 +86,7 @@ _SUBRESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "pods": ("binding", "log", "status"),
     "resourceclaims.resource.k8s.io": ("status",),
     "customresourcedefinitions.apiextensions.k8s.io": ("status",),
+    "daemonsets.apps": ("status",),
 }
 
 

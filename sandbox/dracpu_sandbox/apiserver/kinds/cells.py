@@ -36,6 +36,22 @@ def config_map_size(config_map: JsonObject) -> str:
     return str(len(config_map.get("data") or ()) + len(config_map.get("binaryData") or ()))
 
 
+def daemon_set_selector(daemon_set: JsonObject) -> str:
+    """Renders NODE SELECTOR."""
+    labels = dig(daemon_set, "spec", "template", "spec", "nodeSelector") or {}
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items())) or NONE
+
+
+def daemon_set_containers(field: str) -> Callable[[JsonObject], str]:
+    """Returns a cell that shows a field of the containers."""
+
+    def cell(daemon_set: JsonObject) -> str:
+        containers = dig(daemon_set, "spec", "template", "spec", "containers") or ()
+        return ",".join(str(container.get(field, "")) for container in containers)
+
+    return cell
+
+
 # pods
 
 
