@@ -87,6 +87,7 @@ def test_kubectl_get_shows_configs_and_nodes_with_their_columns(installed: Clust
             "EXCLUSIVE": "",
             "CLAIMS": "0",
             "PHASE": "Ready",
+            "AGENT-READY": "true",
         }
 
 
@@ -104,7 +105,7 @@ def test_objects_that_only_the_installation_needs_are_deleted(cluster: Cluster) 
         ("dracpu-operator", "create", "pods"),
         ("dracpu-operator", "patch", "nodes"),
         ("dracpu-operator", "patch", "cpudriverconfigs.dra.cpu"),
-        ("dracpu-operator", "patch", "cpunodes.dra.cpu/status"),
+        ("dracpu-operator", "update", "cpunodes.dra.cpu/status"),
         ("dracpu-operator", "patch", "resourceclaims.resource.k8s.io"),
         ("dracpu-operator", "create", "resourceslices.resource.k8s.io"),
         ("dracpu-operator", "bind", "clusterroles.rbac.authorization.k8s.io"),
@@ -126,6 +127,7 @@ def test_accounts_do_not_have_unnecessary_rights(cluster: Cluster, account: str,
     ("account", "verb", "resource"),
     [
         ("dracpu-operator", "patch", "cpudriverconfigs.dra.cpu/status"),
+        ("dracpu-operator", "patch", "cpunodes.dra.cpu/status"),
         ("dracpu-operator", "list", "resourceclaims.resource.k8s.io"),
         ("dracpu-agent", "get", "resourceclaims.resource.k8s.io"),
         ("dracpu-agent", "patch", "cpunodes.dra.cpu/status"),

@@ -71,7 +71,9 @@ def test_a_config_is_shown_with_its_columns(cluster: Cluster, config: str) -> No
 
 def test_the_nodes_cpu_node_is_shown_with_its_columns(cluster: Cluster) -> None:
     header, row = cluster.kubectl.run("get", "cpun", cluster.node.name).splitlines()
-    assert header.split() == ["NAME", "CONFIG", "MODE", "CPUS", "RESERVED", "EXCLUSIVE", "CLAIMS", "PHASE", "AGE"]
+    *columns, ready, age = header.split()
+    assert columns == ["NAME", "CONFIG", "MODE", "CPUS", "RESERVED", "EXCLUSIVE", "CLAIMS", "PHASE"]
+    assert (ready, age) == ("AGENT-READY", "AGE")
     assert cluster.node.name in row
     wide = cluster.kubectl.run("get", "cpun", cluster.node.name, "-o", "wide").splitlines()[0]
     assert wide.split()[-3:] == ["SHARED", "RUNTIME", "AGENT"]
