@@ -1,5 +1,7 @@
 """The chart installs an agent on each node, with few rights and with policies that limit it to its own node."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,7 +172,7 @@ class TestAgentRights:
 
 
 class TestAdmissionPolicies:
-    @pytest.mark.parametrize("name", ["dracpu-agent-own-slices", "dracpu-agent-own-cpunode"])
+    @pytest.mark.parametrize("name", ["dracpu-agent-own-slices", "dracpu-agent-own-claims", "dracpu-agent-own-cpunode"])
     def test_deny_and_fail_closed(self, name: str) -> None:
         policy = render().named("ValidatingAdmissionPolicy", name)
         (binding,) = (
@@ -187,7 +189,7 @@ class TestAdmissionPolicies:
             (condition,) = policy["spec"]["matchConditions"]
             assert condition["expression"] == f"request.userInfo.username == '{account}'"
 
-    def test_cover_every_write_of_slices_and_cpu_nodes(self) -> None:
+    def test_cover_every_write_of_slices_and_cpu_nodes_and_of_the_status_of_claims(self) -> None:
         covered = {
             (group, resource): set(rule["operations"])
             for policy in render().of_kind("ValidatingAdmissionPolicy")
@@ -198,9 +200,28 @@ class TestAdmissionPolicies:
         every_way = {"CREATE", "UPDATE", "DELETE"}
         assert covered == {
             ("resource.k8s.io", "resourceslices"): every_way,
+            ("resource.k8s.io", "resourceclaims/status"): {"UPDATE"},  # a status is neither created nor deleted
             ("dra.cpu", "cpunodes"): every_way,
             ("dra.cpu", "cpunodes/status"): every_way,
         }
+
+    def test_allow_the_drivers_that_the_role_allows(self, tmp_path: Path) -> None:
+        """Drivers are listed once: another one is added to the list alone."""
+        chart = tmp_path / CHART.name
+        shutil.copytree(CHART, chart)
+        helpers = chart / "templates" / "_helpers.tpl"
+        helpers.write_text(helpers.read_text().replace('["dra.cpu"]', '["dra.cpu", "dra.memory"]'))
+        for made, drivers in ((render(), [names.DRIVER]), (render(chart=chart), [names.DRIVER, "dra.memory"])):
+            rules = made.named("ClusterRole", "dracpu-agent")["rules"]
+            assert [rule["resourceNames"] for rule in rules if "resourceNames" in rule] == [drivers]
+            expressions = [
+                part["expression"]
+                for policy in made.of_kind("ValidatingAdmissionPolicy")
+                for part in [*policy["spec"]["validations"], *policy["spec"]["variables"]]
+            ]
+            named = [text for text in expressions if "'dra." in text]
+            assert len(named) == 2  # of slices and of claims
+            assert all(str(drivers) in text for text in named)
 
     def test_can_be_disabled(self) -> None:
         assert not render("admissionPolicy.create=false").of_kind("ValidatingAdmissionPolicy")

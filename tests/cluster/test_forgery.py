@@ -141,17 +141,19 @@ def test_an_agents_token_cannot_write_a_claim_of_another_node(
     published, item = there.published_cpus("two"), there.claim("two")
     (device,) = item["status"]["devices"]
 
-    with refusal('cannot arbitrary-node:patch resource "resourceclaims/driver"'):
+    by_the_server = 'cannot arbitrary-node:patch resource "resourceclaims/driver"'  # from 1.36 on
+    by_the_policy = "cannot write the status of a claim that has none of its devices"
+    with refusal(by_the_server, by_the_policy):
         server_side_apply(agent, item, {"status": {"devices": [{**device, "data": {"cpuset": "0-7"}}]}}, status=True)
     assert there.published_cpus("two") == published == there.cpus("exclusive")
 
 
 @contextmanager
-def refusal(words: str) -> Iterator[None]:
-    """Asserts that the API server rejects the request with this message."""
+def refusal(*words: str) -> Iterator[None]:
+    """Asserts that the API server rejects the request with one of these messages."""
     with pytest.raises(CommandFailedError) as refused:
         yield
-    assert words in refused.value.printed
+    assert any(part in refused.value.printed for part in words)
 
 
 def create_slice(holder: TokenHolder, node: Node, *, dry: bool = False) -> None:

@@ -26,6 +26,7 @@ FOREIGN_MESSAGES = {
     "invalid ownership metadata": "helm",
     "Error: 1 error occurred:": "helm",
     "* job dracpu-uninstall-check failed: BackoffLimitExceeded": "helm",
+    "the agent of node worker-1 cannot write a ResourceSlice of node worker-2": "API server, by a policy of the chart",
     'strict decoding error: unknown field "spec.reservedCpus"': "API server",
 }
 # names of others that the pages quote -> what they are

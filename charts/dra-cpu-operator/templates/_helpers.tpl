@@ -20,6 +20,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.operator.image.repository }}:{{ .Values.operator.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{/* The drivers that the agent implements, as a JSON list. Roles and policies restrict agents to the devices of these. */}}
+{{- define "dra-cpu.agent.drivers" -}}
+["dra.cpu"]
+{{- end }}
+
+{{/* The same list in CEL, for expressions in double or no quotes. */}}
+{{- define "dra-cpu.agent.driversInCel" -}}
+{{ include "dra-cpu.agent.drivers" . | replace "\"" "'" }}
+{{- end }}
+
 {{/* The user name that the API server gives to agents. */}}
 {{- define "dra-cpu.agent.username" -}}
 system:serviceaccount:{{ .Release.Namespace }}:dracpu-agent
