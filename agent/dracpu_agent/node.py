@@ -175,7 +175,10 @@ class NodeState:
         if held is not None and held.digest == request.digest:
             return self._revive(held, request.consumers)
         if self.spec is None:
-            raise NotReadyError(f"node {self.node_name} has no settings: no CpuDriverConfig selects it")
+            raise NotReadyError(
+                f"node {self.node_name} has no settings: no CpuDriverConfig selects it, or the condition ConfigApplied "
+                "of its CpuNode says why they are not applied"
+            )
         if held is not None and self.containers.uses(request.ref.uid):
             raise ClaimRefusedError(
                 f"claim {request.ref} was allocated anew, but containers still run on the CPUs of its former "

@@ -64,10 +64,10 @@ class Following:
             self._metrics.set_node(gauges_of(self._node))
 
     def _publish(self) -> None:
-        if self._node.spec is None:
-            self._slices.withdraw()
-        else:
+        if self._node.spec is not None:
             self._slices.publish(self._node.devices())
+        elif not self._settings.are_unknown:
+            self._slices.withdraw()
         self._health_changed()
 
     def _note_applied(self) -> None:

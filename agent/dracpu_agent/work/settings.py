@@ -30,6 +30,9 @@ class ApplySettings:
         self._changes = changes
         self._refused: dict[str, Any] | None = None
         self.condition = _NO_SETTINGS
+        # True until the CpuNode has been read, and while its settings cannot be decoded: without former settings it is
+        # not known what a newer agent has published, and that stays as it is
+        self.are_unknown = True
 
     def resumed(self) -> None:
         """The node works with the settings of the last checkpoint until the API server answers."""
@@ -44,6 +47,7 @@ class ApplySettings:
     def apply(self, spec: dict[str, Any] | None) -> None:
         """The CpuNode's spec has changed, or there is no CpuNode."""
         self._refused = None
+        self.are_unknown = False
         if spec is None:
             self._node.deconfigure()
             self.condition = _NO_SETTINGS
@@ -51,9 +55,13 @@ class ApplySettings:
         try:
             decoded = decode_spec(spec)
             self._node.configure(decoded)
-        except (SettingsError, SettingsRefusedError) as error:
-            self._refused = spec
-            self._refuse(str(error))
+        except SettingsError as error:
+            self.are_unknown = True
+            kept = "published devices stay, and no further claim is prepared until the agent is upgraded"
+            self._refuse(spec, str(error), kept)
+            return
+        except SettingsRefusedError as error:
+            self._refuse(spec, str(error))
             return
         settings = decoded.settings
         log.info(
@@ -75,9 +83,12 @@ class ApplySettings:
         if self._refused is not None:
             self.apply(self._refused)
 
-    def _refuse(self, why: str) -> None:
-        kept = "; the former settings stay in force" if self._node.spec else ""
-        refused = Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.REFUSED, f"{why}{kept}")
+    def _refuse(self, spec: dict[str, Any], why: str, otherwise: str = "") -> None:
+        """`otherwise` says what happens when there are no former settings."""
+        self._refused = spec
+        kept = "the former settings stay in force" if self._node.spec else otherwise
+        message = f"{why}; {kept}" if kept else why
+        refused = Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.REFUSED, message)
         if refused == self.condition:
             return
         log.error("settings refused", error=why)
