@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from fleets import config, cpu_node, node
 
-from dracpu_operator.decide.plan import Plan, Situation, make_plan
+from dracpu_api.settings import encode_spec
+from dracpu_operator.decide.plan import Plan, Situation, make_plan, spec_of
 from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.records import Config, CpuNode
 from dracpu_operator.decide.summary import status_of
@@ -57,6 +58,16 @@ def test_a_field_that_an_older_crd_takes_away_from_a_config_changes_no_node() ->
 def test_settings_to_which_another_version_gave_another_revision_are_up_to_date() -> None:
     """Also when the config has a later generation: a priority was changed since."""
     assert is_up_to_date(given({"reservedCPUs": "0", "turbo": 1}, generation=1), config(reservedCPUs="0", turbo=1))
+
+
+def test_a_change_keeps_fields_of_the_spec_that_a_newer_operator_has_written() -> None:
+    newer = given({"mode": "individual"})
+    assert newer.spec is not None
+    newer = replace(newer, spec=replace(newer.spec, unknown={"drainSeconds": 7, "config": {"uid": "u"}}))
+    (change,) = plan([config()], newer).changes
+    written = encode_spec(spec_of(change, {}))
+    assert written["drainSeconds"] == 7
+    assert written["config"] == {"name": "all", "generation": 3, "uid": "u"}
 
 
 def test_an_unknown_setting_that_a_user_changes_is_rolled_out() -> None:

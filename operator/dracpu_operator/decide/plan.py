@@ -95,13 +95,14 @@ def make_plan(
 
 
 def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
-    """The spec to write for a change. `claims` is not needed when the node keeps its devices."""
+    """The spec to write for a change. `claims` is not needed when the node keeps its devices. Fields of the spec that
+    this version does not know stay as a newer operator has written them."""
     wanted = change.config.wanted
     assert wanted is not None
+    before = None if change.current is None else change.current.spec
     if change.keeps_devices:
-        assert change.current is not None
-        assert change.current.spec is not None
-        listed = change.current.spec.outstanding
+        assert before is not None
+        listed = before.outstanding
     else:
         listed = outstanding(claims.get(change.node.name, ()), wanted.settings)
     return CpuNodeSpec(
@@ -111,6 +112,7 @@ def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:
         wanted.revision,
         listed,
         wanted.spec.rollout.settle_seconds,
+        unknown={} if before is None else before.unknown,
     )
 
 
