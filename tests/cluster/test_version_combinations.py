@@ -1,0 +1,235 @@
+"""CRDs, operator and agents of the present and the next version, in every combination, on a real API server.
+
+The API server, the scheduler and the controllers run on this host's loopback; operator and agents are processes; no
+emulated node is used. Only a real API server adds the defaults of a new CRD to objects that are stored already, and
+drops fields that an older CRD does not have.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from lab.paths import Paths
+from next_version import PRESENT, SETTINGS, Version, former_version, next_version
+from skewed_cluster import NODES, SkewedCluster, given, skewed_cluster
+
+from dracpu_sandbox.resources import conditions_of
+
+PROGRAMS: Final = tuple(
+    Paths.default().bin / name for name in ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+)
+FIRST, SECOND = NODES
+# each setting that the present version does not know, with another value than its default
+NEW_SETTINGS: Final = {"parkIdle": True, "power": "fast", "weights": {"a": 1}, "allocation": {"order": "highest"}}
+
+
+@pytest.fixture(scope="session")
+def coming(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """The next version."""
+    return next_version(tmp_path_factory.mktemp("versions") / "next")
+
+
+@pytest.fixture(scope="session")
+def former(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """The former version."""
+    return former_version(tmp_path_factory.mktemp("versions") / "former")
+
+
+@pytest.fixture
+async def cluster(short_path: Path) -> AsyncIterator[SkewedCluster]:
+    """Two nodes with everything in the present version."""
+    async with skewed_cluster(PROGRAMS, short_path) as started:
+        yield started
+
+
+async def test_no_combination_with_the_next_version_changes_a_node(cluster: SkewedCluster, coming: Version) -> None:
+    await walk(cluster, PRESENT, coming)
+
+
+async def test_no_combination_with_the_former_version_changes_a_node(short_path: Path, former: Version) -> None:
+    async with skewed_cluster(PROGRAMS, short_path, former) as cluster:
+        await walk(cluster, former, PRESENT)
+
+
+async def walk(cluster: SkewedCluster, old: Version, new: Version) -> None:
+    """Asserts that nothing changes in any combination of two versions while no setting of the newer one is used."""
+    cpus = await cluster.run_pod("held", 2, FIRST), await cluster.run_pod("beside", 3, SECOND)
+    before, slices = given(await cluster.cpu_nodes()), await cluster.slices()
+    for crds, operator, agents in (  # each step replaces one part; together they are all combinations
+        (new, old, old),
+        (new, new, old),
+        (new, new, new),
+        (new, old, new),
+        (old, old, new),
+        (old, new, new),
+        (old, new, old),
+        (old, old, old),
+    ):
+        if crds is not cluster.crds:
+            await cluster.install(crds)
+        if operator is not cluster.operator:
+            await cluster.operate(operator)
+        if agents is not cluster.agents:
+            await cluster.run_agents(agents)
+        await cluster.reconciled()
+        await cluster.applied()
+        names = f"CRDs {crds.name}, operator {operator.name}, agents {agents.name}"
+        assert given(await cluster.cpu_nodes()) == before, names
+        assert await cluster.slices() == slices, names
+        assert (cluster.cpus_of("held", FIRST), cluster.cpus_of("beside", SECOND)) == cpus, names
+        assert (await cluster.condition("Accepted"))["status"] == "True", names
+        assert (await cluster.condition("Degraded"))["status"] == "False", names
+
+
+async def test_new_settings_reach_nodes_through_an_older_operator_and_stay_when_programs_are_rolled_back(
+    cluster: SkewedCluster, coming: Version
+) -> None:
+    await cluster.install(coming)
+    await cluster.edit({**NEW_SETTINGS, "rollout": {"drainSeconds": 7}})
+
+    async def ignored() -> None:
+        for item in (await cluster.cpu_nodes()).values():
+            assert set(item["status"].get("ignoredSettings", ())) == set(SETTINGS)
+        config = await cluster.config()
+        assert config["status"]["nodes"] == {
+            "selected": 2,
+            "applied": 0,
+            "progressing": 2,
+            "failed": 0,
+            "withoutAgent": 0,
+        }
+        progressing = await cluster.condition("Progressing")
+        assert (progressing["status"], progressing["reason"]) == ("True", "SettingsIgnored")
+        assert ", ".join(SETTINGS) in progressing["message"]
+
+    await cluster.eventually(ignored)
+    cpus = await cluster.run_pod("held", 2, FIRST)
+    before, slices = given(await cluster.cpu_nodes()), await cluster.slices()
+    for item in before.values():
+        settings = item["spec"]["settings"]
+        assert {name: settings[name] for name in ("parkIdle", "power", "weights")}.items() <= NEW_SETTINGS.items()
+        assert settings["allocation"]["order"] == "highest"
+
+    async def unchanged() -> None:
+        assert given(await cluster.cpu_nodes()) == before
+        assert await cluster.slices() == slices
+        assert cluster.cpus_of("held", FIRST) == cpus
+
+    await cluster.run_agents(coming)
+    await cluster.applied()
+    await unchanged()
+    for item in (await cluster.cpu_nodes()).values():
+        status = item["status"]
+        assert (status["phase"], status["bootId"], status.get("ignoredSettings")) == ("Resting", "next", None)
+    await cluster.operate(coming)
+    await cluster.applied()
+    await unchanged()
+    estimated = (await cluster.config())["status"]["estimate"]
+
+    await cluster.operate(PRESENT)  # a rollback of the programs; the CRDs stay
+    await cluster.reconciled()
+    await cluster.applied()
+    await unchanged()
+    assert (await cluster.config())["status"]["estimate"] == estimated
+    await cluster.run_agents(PRESENT)
+    await cluster.eventually(ignored)
+    await unchanged()
+    for item in (await cluster.cpu_nodes()).values():
+        assert item["status"]["bootId"] == "next"  # a former agent does not take away what it does not know
+
+
+async def test_an_older_operator_keeps_what_it_does_not_know_when_it_rolls_a_change_out(
+    cluster: SkewedCluster, coming: Version
+) -> None:
+    await cluster.install(coming)
+    await cluster.operate(coming)
+    await cluster.run_agents(coming)
+    await cluster.edit({**NEW_SETTINGS, "rollout": {"drainSeconds": 7}})
+    await cluster.applied()
+    before = await cluster.cpu_nodes()
+    assert {item["spec"].get("drainSeconds") for item in before.values()} == {7}
+
+    await cluster.operate(PRESENT)
+    await cluster.edit({"allocation": {"strategy": "distributed"}})
+    await cluster.applied()
+
+    for name, item in (await cluster.cpu_nodes()).items():
+        wanted = before[name]["spec"]
+        settings = {**wanted["settings"], "allocation": {**wanted["settings"]["allocation"], "strategy": "distributed"}}
+        assert item["metadata"]["uid"] == before[name]["metadata"]["uid"]
+        assert item["spec"]["settings"] == settings
+        assert item["spec"]["drainSeconds"] == 7
+
+
+async def test_a_mode_that_operator_and_agents_do_not_know_freezes_the_nodes_until_they_are_upgraded_again(
+    cluster: SkewedCluster, coming: Version
+) -> None:
+    cpus = await cluster.run_pod("held", 2, FIRST)
+    await cluster.install(coming)
+    await cluster.operate(coming)
+    await cluster.run_agents(coming)
+    await cluster.edit({"mode": "weighted"})
+    await cluster.applied()
+    before, slices = given(await cluster.cpu_nodes()), await cluster.slices()
+
+    async def frozen() -> str:
+        accepted, degraded = await cluster.condition("Accepted"), await cluster.condition("Degraded")
+        assert (accepted["status"], accepted["reason"]) == ("False", "Invalid")
+        assert "spec.mode" in accepted["message"]
+        assert degraded["status"] == "True"
+        assert "2 nodes are left as they are" in degraded["message"]
+        assert all(f"{name}: spec.settings.mode must be one of grouped" in degraded["message"] for name in NODES)
+        return str(degraded["reason"])
+
+    async def refused() -> None:
+        for item in (await cluster.cpu_nodes()).values():
+            applied = conditions_of(item)["ConfigApplied"]
+            assert (item["status"]["phase"], applied["status"]) == ("Failed", "False")
+            assert "published devices stay" in applied["message"]
+
+    await cluster.operate(PRESENT)
+    assert await cluster.eventually(frozen) == "NodesFrozen"
+    await cluster.run_agents(PRESENT)
+    await cluster.eventually(refused)
+    await cluster.eventually(frozen)
+    await cluster.reconciled()
+    assert given(await cluster.cpu_nodes()) == before
+    assert await cluster.slices() == slices
+    assert cluster.cpus_of("held", FIRST) == cpus
+
+    await cluster.edit({"mode": "grouped"})  # also when the config itself can be decoded again
+    await cluster.reconciled()
+    assert given(await cluster.cpu_nodes()) == before
+
+    await cluster.edit({"mode": "weighted"})
+    await cluster.run_agents(coming)
+    await cluster.operate(coming)
+    await cluster.applied()
+    after = given(await cluster.cpu_nodes())
+    assert {name: item["uid"] for name, item in after.items()} == {name: item["uid"] for name, item in before.items()}
+    assert await cluster.slices() == slices
+    assert cluster.cpus_of("held", FIRST) == cpus
+
+
+async def test_older_crds_take_new_settings_away_and_roll_no_node_anew(cluster: SkewedCluster, coming: Version) -> None:
+    """As `helm rollback` does, which installs the older CRDs, too."""
+    await cluster.install(coming)
+    await cluster.operate(coming)
+    await cluster.run_agents(coming)
+    await cluster.edit({**NEW_SETTINGS, "rollout": {"drainSeconds": 7}})
+    await cluster.applied()
+    cpus = await cluster.run_pod("held", 2, FIRST)
+    before, slices = given(await cluster.cpu_nodes()), await cluster.slices()
+
+    for version in (PRESENT, coming):
+        await cluster.install(version)
+        await cluster.operate(version)
+        await cluster.run_agents(version)
+        await cluster.applied()
+        for name, item in given(await cluster.cpu_nodes()).items():
+            assert {**item, "spec": None} == {**before[name], "spec": None}
+            assert item["spec"]["revision"] == before[name]["spec"]["revision"]
+            assert item["spec"]["settings"].keys().isdisjoint(NEW_SETTINGS.keys() - {"allocation"})
+        assert await cluster.slices() == slices
+        assert cluster.cpus_of("held", FIRST) == cpus

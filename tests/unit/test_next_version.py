@@ -1,0 +1,46 @@
+"""The next version, which tests of upgrades use: it adds what a release may add, and changes no revision by itself."""
+
+from pathlib import Path
+
+import pytest
+from next_version import NEXT, PRESENT, NextVersionError, Version, next_version, patched
+
+REVISION = """
+from dracpu_operator.known.read import revision_of
+from dracpu_api.settings import decode_settings
+print(revision_of(decode_settings({})))
+"""
+
+
+@pytest.fixture(scope="module")
+def coming(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    return next_version(tmp_path_factory.mktemp("versions") / "next")
+
+
+def test_its_settings_have_defaults_in_the_crd(coming: Version) -> None:
+    (config,) = (crd for crd in coming.crds() if crd["spec"]["names"]["kind"] == "CpuDriverConfig")
+    spec = config["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert spec["parkIdle"]["default"] is False
+    assert spec["allocation"]["properties"]["order"]["default"] == "lowest"
+    assert spec["rollout"]["properties"]["drainSeconds"]["default"] == 0
+    assert "default" not in spec["weights"]
+
+
+def test_settings_without_its_fields_have_the_same_revision_as_in_the_present_version(coming: Version) -> None:
+    assert coming.python(REVISION) == PRESENT.python(REVISION)
+
+
+def test_its_programs_can_be_imported(coming: Version) -> None:
+    printed = coming.python(
+        "import dracpu_operator.app, dracpu_agent.app, dracpu_agent.version as v; print(v.__file__)"
+    )
+    assert Path(printed.strip()).is_relative_to(coming.root)
+    assert coming.number == NEXT != PRESENT.number
+
+
+@pytest.mark.parametrize("text", ["", "mode = 1\nmode = 1\n"], ids=["gone", "twice"])
+def test_a_patch_whose_text_has_changed_is_an_error(text: str) -> None:
+    with pytest.raises(
+        NextVersionError, match=r"a.py has this text .* adapt tests/support/next_version.py: 'mode = 1'"
+    ):
+        patched("a.py", text, [("mode = 1", "mode = 2")])
