@@ -11,7 +11,7 @@ import json
 import secrets
 import shutil
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,7 @@ ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
 SCHEDULER: Final = "kube-scheduler"
 CONTROLLERS: Final = "kube-controller-manager"
+ALL: Final = (ETCD, API_SERVER, SCHEDULER, CONTROLLERS)
 
 _HOST: Final = "127.0.0.1"
 _READY_SECONDS: Final = 60.0
@@ -38,9 +39,17 @@ _WITHOUT: Final = "ServiceAccount,TaintNodesByCondition"
 
 
 @contextlib.asynccontextmanager
-async def real(assets: Path, folder: Path, port: int) -> AsyncGenerator[ControlPlane]:
-    """Runs the binaries in `assets`; writes data and logs into `folder`."""
-    found = {name: assets / name for name in (ETCD, API_SERVER, SCHEDULER, CONTROLLERS) if (assets / name).is_file()}
+async def real(
+    assets: Path,
+    folder: Path,
+    port: int,
+    *,
+    programs: Sequence[str] = ALL,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+) -> AsyncGenerator[ControlPlane]:
+    """Runs those of the `programs` that are in `assets`; writes data and logs into `folder`. `options` are added to
+    those that each program is given, by the program's name."""
+    found = {name: assets / name for name in programs if (assets / name).is_file()}
     for name in (ETCD, API_SERVER):
         if name not in found:
             raise SandboxError(f"KUBEBUILDER_ASSETS is {assets}, which does not contain {name}")
@@ -50,7 +59,7 @@ async def real(assets: Path, folder: Path, port: int) -> AsyncGenerator[ControlP
     async with contextlib.AsyncExitStack() as stack:
         processes = [
             await stack.enter_async_context(_started(found[name], folder, *words))
-            for name, words in _commands(folder, server, secret).items()
+            for name, words in _commands(folder, server, secret, options or {}).items()
             if name in found
         ]
         await _until_ready(secret, processes)
@@ -114,7 +123,9 @@ async def _make_secrets(folder: Path) -> _Secrets:
     return made
 
 
-def _commands(folder: Path, server: str, secret: _Secrets) -> Mapping[str, list[str]]:
+def _commands(
+    folder: Path, server: str, secret: _Secrets, added: Mapping[str, Mapping[str, object]]
+) -> Mapping[str, list[str]]:
     """Returns the arguments of each program, in the order in which the programs must start."""
     etcd, peers = (f"http://{_HOST}:{_free_port()}" for _ in range(2))
     component = {"kubeconfig": secret.kubeconfig_file, "leader-elect": "false", "secure-port": "0"}
@@ -151,7 +162,10 @@ def _commands(folder: Path, server: str, secret: _Secrets) -> Mapping[str, list[
             "controllers": "*,-node-lifecycle-controller",
         },
     }
-    return {name: [f"--{key}={value}" for key, value in flags.items()] for name, flags in options.items()}
+    return {
+        name: [f"--{key}={value}" for key, value in {**flags, **added.get(name, {})}.items()]
+        for name, flags in options.items()
+    }
 
 
 class _Process:

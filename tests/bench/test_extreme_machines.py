@@ -2,7 +2,7 @@
 for each CPU. Claims hold every second CPU, so that cpusets are as long as they can be. Asserts no times or sizes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
 import pytest
@@ -29,7 +29,7 @@ DEVICES_PER_CLAIM = 32  # the API server's limit
 
 
 @pytest.fixture(autouse=True)
-def _only_errors_are_logged():
+def _only_errors_are_logged() -> Iterator[None]:
     with structlog.testing.capture_logs():
         yield
 
