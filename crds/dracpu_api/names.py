@@ -25,6 +25,8 @@ TAINT_OFFLINE: Final = f"{DRIVER}/offline"
 
 # annotations of CpuNodes, which the operator writes
 ANNOTATION_GIVEN_AT: Final = f"{API_GROUP}/given-at"  # when the node was given its settings
+# when the node was last given settings that may replace its devices
+ANNOTATION_DEVICES_CHANGED_AT: Final = f"{API_GROUP}/devices-changed-at"
 ANNOTATION_AGENT_WAS_READY: Final = f"{API_GROUP}/agent-was-ready"  # whether its agent was ready at that time
 ANNOTATION_REMOVE_AFTER: Final = f"{API_GROUP}/remove-after"  # when the CpuNode is deleted, unless the node is selected
 

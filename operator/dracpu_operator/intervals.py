@@ -1,8 +1,14 @@
 """The operator's intervals and time limits, in seconds; in one place, so that tests can shorten them."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from dracpu_api.settings import REMOVAL_SECONDS
+
+# How long after a scheduler has chosen a device the claim may be allocated: plugins at Permit hold a pod for up to 15
+# minutes, then VolumeBinding waits for volumes for up to 10 minutes by default, and only then DynamicResources writes
+# the allocation. Five minutes more are for requests that are repeated, and for clocks that differ.
+FOLLOWING_SECONDS: Final = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +19,7 @@ class Intervals:
     first_recheck: float = 15.0  # to the first list that finds deletions: no watch was running during the first list
     recheck: float = 300.0  # between two such lists
     node_is_fresh: float = 10.0  # a CpuNode is created only for a Node that was seen within this time
-    claims_first: float = 5.0  # between two lists of claims while nodes change their devices
-    claims_cap: float = 60.0  # the longest such interval; it doubles while nothing changes: claims may live for weeks
+    following: float = FOLLOWING_SECONDS  # claims, after a node has replaced its devices
     status: float = 5.0  # between two writes of a status in which only counts change
     status_urgent: float = 1.0  # between two writes of a status in which conditions change
     trouble: float = 30.0  # the age at which a node's trouble is reported: agents and runtimes restart

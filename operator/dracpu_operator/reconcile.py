@@ -6,27 +6,27 @@ server, so the operator may end at any moment and another one continues.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NoReturn
 
 import structlog
 
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError
-from dracpu_api.resources import CONFIGS, CPU_NODES, NODES, RESOURCE_CLAIMS
+from dracpu_api.resources import CONFIGS, CPU_NODES, NODES
 from dracpu_operator.api.agent_reports import AgentReports, Due
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
+from dracpu_operator.api.outstanding import OutstandingLists
 from dracpu_operator.api.refusals import Refusals
 from dracpu_operator.api.statuses import StatusWriter
-from dracpu_operator.api.writes import CpuNodeWriter, Job
+from dracpu_operator.api.writes import CpuNodeWriter
 from dracpu_operator.decide.agent_reports import report_of
 from dracpu_operator.decide.agents import Agents
-from dracpu_operator.decide.following import Following
-from dracpu_operator.decide.outstanding import AllocatedClaims, ClaimsByNode
-from dracpu_operator.decide.plan import Plan, Situation, make_plan, spec_of, with_current_claims
-from dracpu_operator.decide.records import TIME_FORMAT, CpuNode
+from dracpu_operator.decide.plan import Plan, Situation, make_plan, spec_of
+from dracpu_operator.decide.records import TIME_FORMAT
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.known.nodewatch import relist_nodes
@@ -48,12 +48,15 @@ class Reconciler:
         reports: AgentReports,
         metrics: Metrics,
         intervals: Intervals,
+        *,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.loaded = asyncio.Event()
         self._fleet = fleet
         self._cluster = cluster
         self._metrics = metrics
         self._intervals = intervals
+        self._clock = clock or partial(datetime.now, UTC)
         self._refusals = Refusals(intervals.retry_first, intervals.refusal_cap)
         self._writer = CpuNodeWriter(fleet, cluster, events, self._refusals, metrics, intervals.writers)
         self._reports = reports
@@ -61,7 +64,7 @@ class Reconciler:
         self._removal_at = float("inf")
         self._statuses = StatusWriter(fleet, cluster, events, metrics, intervals)
         self._backoff = Backoff(intervals.retry_first, intervals.retry_cap)
-        self._following = Following(intervals.claims_first, intervals.claims_cap)
+        self._outstanding = OutstandingLists(fleet, cluster, self._writer, intervals)
         self._problem = "the cluster's objects have not been listed yet"
         self._busy_since: float | None = None
         self._recheck_at = 0.0
@@ -69,14 +72,15 @@ class Reconciler:
     async def run(self) -> NoReturn:
         """Lists all objects, then reconciles whenever something has changed."""
         step = self._load
-        while True:
-            if not await self._attempt(step):
-                await asyncio.sleep(self._backoff.next())
-            elif self.loaded.is_set():
-                await self._wait()
-            else:
-                self.loaded.set()
-                step = self._reconcile
+        async with self._outstanding:
+            while True:
+                if not await self._attempt(step):
+                    await asyncio.sleep(self._backoff.next())
+                elif self.loaded.is_set():
+                    await self._wait()
+                else:
+                    self.loaded.set()
+                    step = self._reconcile
 
     def live(self) -> list[str]:
         """Reasons to restart the operator."""
@@ -109,7 +113,7 @@ class Reconciler:
         """Waits until something changes or is due, and a moment longer, because changes often come in large numbers."""
         times = (
             self._recheck_at,
-            self._following.due_at,
+            self._outstanding.due_at,
             self._statuses.due_at,
             self._refusals.due_at(),
             self._removal_at,
@@ -153,7 +157,7 @@ class Reconciler:
         await self._report(plan, situation)
 
     def _situation(self) -> Situation:
-        fleet, now = self._fleet, datetime.now(UTC)
+        fleet, now = self._fleet, self._clock()
         agents = Agents(
             fleet.agents, fleet.daemon_sets.values(), fleet.cpu_nodes, now.strftime(TIME_FORMAT), self._absent_since
         )
@@ -176,16 +180,12 @@ class Reconciler:
         self._removal_at = float("inf")
         if plan.next_removal is not None:
             self._removal_at = _now() + (plan.next_removal - now).total_seconds()
-        touched = {change.node.name for change in plan.changes} | {cpu_node.name for cpu_node in plan.removals}
-        followed = self._following.nodes(fleet.cpu_nodes.values())
-        due = self._following.is_due(followed, _now())
         need_claims = {change.node.name for change in plan.changes if not change.keeps_devices}
+        claims = await self._outstanding.claims_of(need_claims, now)
+        touched = {change.node.name for change in plan.changes} | {cpu_node.name for cpu_node in plan.removals}
         jobs = [self._writer.remove(cpu_node) for cpu_node in plan.removals]
         jobs += [self._writer.mark(fleet.cpu_nodes[node], at) for node, at in plan.marks.items()]
-        claims: ClaimsByNode = {}
-        if due or need_claims:
-            claims = await self._list_claims(need_claims | {cpu_node.name for cpu_node in followed}, was_due=due)
-            jobs += self._outstanding([cpu_node for cpu_node in followed if cpu_node.name not in touched], claims)
+        jobs += self._outstanding.updates({*touched, *situation.blocked})
         jobs += [
             self._writer.change(change, spec_of(change, claims), now.strftime(TIME_FORMAT)) for change in plan.changes
         ]
@@ -193,20 +193,6 @@ class Reconciler:
             log.info("writing CpuNodes", changes=len(plan.changes), removals=len(plan.removals))
         self._refusals.keep({*situation.blocked, *(job.node for job in jobs)})
         await self._writer.run(jobs)
-
-    async def _list_claims(self, nodes: set[str], *, was_due: bool) -> ClaimsByNode:
-        began, found = _now(), AllocatedClaims(nodes)
-        async for raw in self._cluster.items(RESOURCE_CLAIMS):
-            found.add(raw)
-        if was_due:
-            self._following.listed(began, _now())
-        return found.by_node()
-
-    def _outstanding(self, followed: list[CpuNode], claims: ClaimsByNode) -> Iterator[Job]:
-        for cpu_node in followed:
-            node, spec = self._fleet.nodes.get(cpu_node.name), with_current_claims(cpu_node, claims)
-            if node is not None and node.uid == cpu_node.owner and spec is not None:
-                yield self._writer.update_outstanding(node, spec, cpu_node)
 
     async def _recheck(self) -> None:
         """Lists configs and CpuNodes again, because watches may miss a deletion. The watch of Nodes does so by

@@ -15,8 +15,6 @@ from dracpu_sandbox.logs import WRITER
 # short delays: a user is watching, and there is no large cluster whose API server must be protected
 QUICK: Final = Intervals(
     debounce=0.02,
-    claims_first=0.2,
-    claims_cap=1.0,
     status=0.2,
     status_urgent=0.1,
     node_is_fresh=0.5,

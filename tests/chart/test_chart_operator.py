@@ -137,7 +137,7 @@ class TestOperatorRights:
             ("dra.cpu", "cpudriverconfigs/status"): {"patch"},
             ("dra.cpu", "cpunodes"): {"get", "list", "watch", "create", "patch", "delete"},
             ("dra.cpu", "cpunodes/status"): {"patch"},
-            ("resource.k8s.io", "resourceclaims"): {"list"},
+            ("resource.k8s.io", "resourceclaims"): {"list", "watch"},
         }
 
     def test_to_create_events_are_limited_to_the_namespace_of_config_events(self) -> None:

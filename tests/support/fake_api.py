@@ -62,6 +62,7 @@ class FakeApi:
         self._server = ApiServer(crds=_definitions(), tls=tls, admit=self._admit, collects_garbage=False)
         self._server.around = self._around
         self._server.watches.on_count = self._notify
+        self._server.watches.last_bookmark_seconds = 2.99  # almost at once in a watch that is to last three seconds
         self._objects = self._server.objects
         self._objects.store.listeners.append(lambda storage, change: self._notify())
         self._kinds = {kind.plural: kind for kind in self._objects.registry.all()}

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -16,8 +15,6 @@ QUICK: Final = Intervals(
     debounce=0.01,
     first_recheck=60.0,
     recheck=60.0,
-    claims_first=0.05,
-    claims_cap=0.1,
     removal=0.0,
     status=0.05,
     status_urgent=0.02,
@@ -25,8 +22,6 @@ QUICK: Final = Intervals(
     retry_cap=0.05,
     writers=4,
 )
-# claims are listed only when a change needs them: otherwise the API server never becomes idle
-NEVER_LISTING: Final = replace(QUICK, claims_first=3600.0, claims_cap=3600.0)
 
 
 class RunningOperator:

@@ -1,80 +1,164 @@
-"""Which nodes are followed, and when claims are listed for them."""
+"""For how long claims are followed."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
 from fleets import cpu_node
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dracpu_api.settings import OutstandingClaim
 from dracpu_operator.decide.following import Following
-from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.records import TIME_FORMAT, CpuNode
 
+NOW = datetime(2026, 1, 10, 12, tzinfo=UTC)
 CLAIM = OutstandingClaim("u1", "default", "c", (("cpudevnuma000", 2),))
-RESTS = cpu_node("n1")
+MINUTES = 30
 
 
-def reconcile(following: Following, now: float, *cpu_nodes: CpuNode, took: float = 0.0) -> tuple[list[str], bool]:
-    """Returns the names of the followed nodes, and whether claims were listed."""
-    followed = following.nodes(cpu_nodes)
-    due = following.is_due(followed, now)
-    if due:
-        following.listed(now, now + took)
-    return [cpu_node.name for cpu_node in followed], due
+def ago(minutes: float) -> str:
+    return (NOW - timedelta(minutes=minutes)).strftime(TIME_FORMAT)
 
 
-def lists_at(following: Following, times: range, *cpu_nodes: CpuNode, took: float = 0.0) -> list[int]:
-    return [now for now in times if reconcile(following, now, *cpu_nodes, took=took)[1]]
+def changed(minutes: float, **others: Any) -> CpuNode:
+    """Returns a node that was given other devices so many minutes ago, and that has applied them by default."""
+    return replace(cpu_node("n1", **others), devices_changed_at=ago(minutes))
 
 
-def following_settled(*cpu_nodes: CpuNode) -> Following:
-    """Returns a Following for which these nodes have settled."""
-    following = Following(first=5, cap=20)
-    assert lists_at(following, range(-100, 0), *cpu_nodes)
-    return following
+RESTS = changed(60 * 24)
 
 
-def test_an_operator_that_starts_lists_claims_twice_for_all_nodes() -> None:
-    following = Following(first=5, cap=20)
-    assert lists_at(following, range(100), RESTS, cpu_node("n2")) == [5, 10]
-    assert reconcile(following, 100, RESTS) == ([], False)
-    assert following.due_at == float("inf")
+def following() -> Following:
+    return Following(60.0 * MINUTES)
 
 
-def test_a_node_that_changes_is_followed_until_the_second_list_after_it_has_settled() -> None:
-    following = following_settled(RESTS)
-    given = cpu_node("n1", given="r2", applied="r1", generation=3)
-    assert lists_at(following, range(30), given) == [5, 10, 20]  # its agent may be away
-    settling = cpu_node("n1", given="r2", applied="r1", phase="Settling", generation=3)
-    assert lists_at(following, range(30, 36), settling) == [35]
-    done = cpu_node("n1", given="r2", applied="r2", generation=3)
-    assert lists_at(following, range(36, 100), done) == [40, 45]
+def is_needed(following: Following, *cpu_nodes: CpuNode, minutes: float = 0) -> bool:
+    following.update(cpu_nodes, NOW + timedelta(minutes=minutes))
+    return following.is_needed
 
 
-def test_a_node_is_followed_while_claims_are_outstanding_and_less_often_while_nothing_changes() -> None:
-    draining = cpu_node("n1", phase="Draining", generation=3, outstanding=(CLAIM,))
-    following = following_settled(RESTS)
-    assert lists_at(following, range(100), draining) == [5, 10, 20, 40, 60, 80]
-    moved = cpu_node("n1", phase="Draining", generation=3, outstanding=(CLAIM, CLAIM))
-    assert lists_at(following, range(100, 112), moved) == [100, 105]
+def test_nothing_is_followed_when_no_node_has_changed_its_devices_for_long() -> None:
+    assert not is_needed(following(), RESTS, replace(RESTS, uid="other"))
 
 
-def test_a_node_whose_spec_somebody_has_edited_is_followed_again() -> None:
-    following = following_settled(RESTS)
-    assert lists_at(following, range(100), cpu_node("n1", generation=3)) == [5, 10]
+@pytest.mark.parametrize(
+    "is_open",
+    [
+        changed(600, given="r2", applied="r1"),
+        changed(600, given="r2", applied="r1", phase="Settling"),
+        changed(600, phase="Settling"),
+        changed(600, phase="Draining", outstanding=(CLAIM,)),
+        changed(600, given="r2", applied=None, phase="Failed"),
+    ],
+)
+def test_a_node_is_followed_until_its_agent_has_applied_the_change_and_no_claim_is_outstanding(
+    is_open: CpuNode,
+) -> None:
+    followed = following()
+    assert is_needed(followed, RESTS, is_open)
+    assert followed.ends_at is None
+    assert is_needed(followed, RESTS, is_open, minutes=10_000)
 
 
-def test_a_node_is_followed_while_its_agent_restarts() -> None:
-    following = following_settled(RESTS)
-    away = cpu_node("n1", applied=None, phase="Pending")
-    assert reconcile(following, 0, away) == (["n1"], False)
-    assert reconcile(following, 1, RESTS) == ([], False)
+def test_a_node_is_followed_for_half_an_hour_after_it_has_applied_the_change() -> None:
+    followed, settling, done = following(), changed(0, given="r2", applied="r1"), changed(0, given="r2", applied="r2")
+    assert is_needed(followed, settling, minutes=20)
+    assert is_needed(followed, done, minutes=21)
+    assert followed.ends_at == NOW + timedelta(minutes=20 + MINUTES)
+    assert is_needed(followed, replace(done), minutes=49.9), "a report of the agent shortens nothing"
+    assert not is_needed(followed, replace(done), minutes=50)
+    assert followed.ends_at is None
 
 
-def test_cpu_nodes_of_others_and_nodes_without_an_agent_are_not_followed() -> None:
-    following = Following(first=5, cap=20)
-    strange = [cpu_node("by-hand", owner=None, outstanding=(CLAIM,)), cpu_node("silent", phase=None)]
-    assert reconcile(following, 100, *strange) == ([], False)
+def test_a_change_whose_node_answers_at_once_is_followed_for_as_long() -> None:
+    followed = following()
+    assert not is_needed(followed, RESTS)
+    assert is_needed(followed, changed(0, given="r2", applied="r2"))
+    assert followed.ends_at is not None
+    assert followed.ends_at >= NOW + timedelta(minutes=MINUTES)
 
 
-def test_lists_that_take_long_are_rare_even_when_nodes_change() -> None:
-    following = Following(first=5, cap=20)
-    nodes = [cpu_node("n1", given="r2", generation=number) for number in range(200)]
-    listed = [now for now, cpu_node in enumerate(nodes) if reconcile(following, now, cpu_node, took=7)[1]]
-    assert listed == [5, 82, 159]  # seven seconds, and ten times as long without
+def test_a_new_process_follows_nodes_that_have_changed_their_devices_lately() -> None:
+    assert is_needed(following(), changed(MINUTES))
+    assert not is_needed(following(), changed(MINUTES + 6))
+
+
+def test_a_new_process_allows_for_the_time_in_which_nodes_settle() -> None:
+    settings = changed(MINUTES + 50).spec
+    assert settings is not None
+    slow = replace(changed(MINUTES + 50), spec=replace(settings, settle_seconds=3600))
+    assert is_needed(following(), slow)
+
+
+def test_a_new_process_counts_from_the_time_when_the_agent_became_ready_after_the_change() -> None:
+    late = replace(changed(600), reported_agent={"ready": True, "since": ago(MINUTES)})
+    assert is_needed(following(), late)
+    assert not is_needed(following(), replace(late, reported_agent={"ready": True, "since": ago(MINUTES + 6)}))
+
+
+def test_an_agent_that_restarts_later_begins_nothing() -> None:
+    followed = following()
+    assert not is_needed(followed, RESTS)
+    assert not is_needed(followed, replace(RESTS, reported_agent={"ready": True, "since": ago(0)}))
+
+
+@pytest.mark.parametrize("stored", ["", "yesterday", "2026-01-10", "2026-01-10T12:00:00"])
+def test_where_the_time_of_the_change_is_not_known_it_counts_as_just_now(stored: str) -> None:
+    followed, unknown = following(), replace(RESTS, devices_changed_at=stored)
+    assert is_needed(followed, unknown)
+    assert is_needed(followed, replace(unknown), minutes=MINUTES - 1)
+    assert not is_needed(followed, unknown, minutes=MINUTES)
+
+
+def test_the_time_of_the_last_settings_stands_in_for_the_time_of_a_change_of_devices() -> None:
+    former = replace(RESTS, devices_changed_at="", given_at=ago(10))
+    assert is_needed(following(), former)
+    assert not is_needed(following(), replace(former, given_at=ago(MINUTES + 6)))
+
+
+def test_a_node_whose_agent_has_never_reported_is_followed_for_a_limited_time() -> None:
+    followed = following()
+    assert is_needed(followed, changed(0, phase=None))
+    assert not is_needed(followed, changed(0, phase=None), minutes=MINUTES + 6)
+
+
+def test_cpu_nodes_of_others_and_those_that_cannot_be_decoded_are_not_followed() -> None:
+    strange = [changed(0, owner=None, outstanding=(CLAIM,)), replace(changed(0), spec=None)]
+    assert not is_needed(following(), *strange)
+
+
+STATES = st.sampled_from(
+    [
+        {"given": "r1", "applied": "r1"},
+        {"given": "r2", "applied": "r1"},
+        {"given": "r2", "applied": "r1", "phase": "Settling"},
+        {"given": "r2", "applied": "r2"},
+        {"given": "r2", "applied": "r2", "phase": "Draining", "outstanding": (CLAIM,)},
+    ]
+)
+
+
+@given(st.lists(st.tuples(STATES, st.floats(0, 40), st.booleans()), min_size=1, max_size=12))
+def test_claims_are_followed_for_the_whole_time_after_the_last_moment_at_which_a_node_was_changing(steps: Any) -> None:
+    """Also when the operator is restarted in between: a node whose agent answers within minutes misses nothing."""
+    followed, clock, given_at, open_until = following(), 0.0, -10_000.0, -10_000.0
+    revision = "r1"
+    for state, minutes, restarts in steps:
+        clock += minutes
+        if state["given"] != revision:
+            revision, given_at = state["given"], clock
+        present = changed(-given_at, **state)
+        open_now = state["applied"] != state["given"] or "outstanding" in state
+        if restarts:
+            followed = following()
+            open_until = given_at if not open_now else open_until  # what the former process saw is lost
+        if open_now:
+            open_until = clock
+        needed = is_needed(followed, present, minutes=clock)
+        if open_now or clock < max(open_until, given_at) + MINUTES:
+            assert needed
+        if followed.ends_at is not None:
+            assert needed
+            assert followed.ends_at <= NOW + timedelta(minutes=clock + MINUTES + 6)

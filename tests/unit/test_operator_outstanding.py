@@ -20,11 +20,15 @@ def claim(name: str, *results: dict[str, Any], namespace: str = "default") -> di
     return {"metadata": metadata, "status": status}
 
 
-def found_in(claims: list[dict[str, Any]], *nodes: str) -> dict[str, tuple[OutstandingClaim, ...]]:
-    found = AllocatedClaims(nodes or ("n1", "n2"))
+def found_in(claims: list[dict[str, Any]]) -> dict[str, tuple[OutstandingClaim, ...]]:
+    found = AllocatedClaims()
     for raw in claims:
-        found.add(raw)
-    return found.by_node()
+        found.store(raw)
+    return all_of(found)
+
+
+def all_of(claims: AllocatedClaims) -> dict[str, tuple[OutstandingClaim, ...]]:
+    return {node: claims.of(node) for node in ("n1", "n2") if claims.of(node)}
 
 
 def share(cpus: str, device: str = "cpudevnuma000", **others: Any) -> dict[str, Any]:
@@ -39,7 +43,6 @@ def test_claims_are_found_by_the_node_of_each_device() -> None:
         claim("gone"),
         {"metadata": {"uid": "u", "name": "pending", "namespace": "default"}},
     ]
-    assert found_in(listed, "n2").keys() == {"n2"}
     assert found_in(listed) == {
         "n1": (
             OutstandingClaim("uid-both", "default", "both", (("cpudevnuma000", 2),)),
@@ -91,6 +94,51 @@ def test_another_claim_on_former_devices_adds_all_claims_of_the_node() -> None:
         WHOLE,
         LATER,
     )
+
+
+def test_the_nodes_of_each_change_are_reported() -> None:
+    claims = AllocatedClaims()
+    assert claims.store(claim("c", share("2"))) == {"n1"}
+    assert claims.store(claim("c", share("2"))) == set(), "another field has changed"
+    assert claims.store(claim("c", share("3"))) == {"n1"}
+    assert claims.store(claim("c", share("3", pool="n2"))) == {"n1", "n2"}
+    assert (claims.of("n1"), len(claims.of("n2"))) == ((), 1)
+    assert claims.store({"metadata": claim("c")["metadata"]}) == {"n2"}
+    assert claims.remove("uid-c") == set()
+    claims.store(claim("d", share("1"), share("1", pool="n2")))
+    assert claims.remove("uid-d") == {"n1", "n2"}
+    assert (len(claims), all_of(claims)) == (0, {})
+
+
+def test_claims_that_a_complete_list_lacks_are_removed() -> None:
+    claims = AllocatedClaims()
+    for name in "abc":
+        claims.store(claim(name, share("1", pool="n2" if name == "c" else "n1")))
+    assert claims.keep({"uid-b", "uid-of-another"}) == {"n1", "n2"}
+    assert [record.name for record in claims.of("n1")] == ["b"]
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["n1", "n2", "both", "free", "gone"]), st.integers(1, 3)),
+    max_size=30,
+)
+
+
+@given(EVENTS)
+def test_after_any_events_the_claims_are_those_of_a_new_list(events: list[tuple[str, str, int]]) -> None:
+    claims, present = AllocatedClaims(), dict[str, dict[str, Any]]()
+    for name, where, cpus in events:
+        before = all_of(claims)
+        if where == "gone":
+            present.pop(name, None)
+            changed = claims.remove(f"uid-{name}")
+        else:
+            pools = {"both": ["n1", "n2"], "free": []}.get(where, [where])
+            present[name] = claim(name, *(share(str(cpus), pool=pool) for pool in pools))
+            changed = claims.store(present[name])
+        after = all_of(claims)
+        assert changed == {node for node in ("n1", "n2") if before.get(node) != after.get(node)}
+    assert all_of(claims) == found_in(list(present.values()))
 
 
 @given(st.permutations([claim(name, share("1")) for name in "abcd"]))

@@ -12,7 +12,7 @@ from background import background
 from fake_agents import FakeAgents
 from fake_api import FakeApi
 from operator_world import World
-from running_operator import NEVER_LISTING, QUICK, RunningOperator
+from running_operator import QUICK, RunningOperator
 from tls_material import CERTIFICATE, KEY
 
 from dracpu_operator.errors import WatchError
@@ -181,7 +181,7 @@ async def test_an_operator_that_starts_in_the_middle_of_a_rollout_continues_it(w
         world.agents.away = set(world.specs())
         world.edit(mode="individual")
         await world.until(lambda: len(world.having(mode="individual")) == 2)
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         await world.until(lambda: world.api.watching >= 3)
         await world.api.until_idle(0.2)
         assert world.having(mode="individual") == {"n0", "n1"}
@@ -260,7 +260,7 @@ async def test_an_agent_that_never_reports_is_noticed_without_any_event_of_a_wat
 async def test_a_write_without_an_answer_does_not_exceed_the_budget(world: World) -> None:
     world.nodes(4)
     world.config(rollout={"maxUnavailable": 1})
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         await world.applied(4)
         world.agents.away = set(world.specs())
         world.api.lose_answer("PATCH cpunodes")

@@ -11,7 +11,6 @@ from background import background
 from fake_agents import FakeAgents
 from fake_api import FakeApi, JsonObject
 from operator_world import World
-from running_operator import NEVER_LISTING
 
 NUMA, CPU = "cpudevnuma000", "cpudev003"
 
@@ -29,13 +28,22 @@ class Switching(World):
         await self.until(lambda: self.revision() != before)
         return self.revision()
 
-    async def lists(self, count: int = 3) -> None:
-        """Waits until claims have been listed so many times more, and the results have been written."""
-        before = self._lists()
-        await self.until(lambda: self._lists() >= before + count)
+    async def settles(self) -> None:
+        """Waits until the operator follows claims and has nothing more to write."""
+        await self.until(lambda: self.follows)
+        await self.api.until_idle()
 
-    def _lists(self) -> int:
-        return sum(str(request) == "GET resourceclaims" for request in self.api.requests)
+    @property
+    def follows(self) -> bool:
+        return self.requested("WATCH resourceclaims") > 0
+
+    def lists(self) -> int:
+        """How often all claims were listed. A list of one object only shows the present version."""
+        lists = [request for request in self.api.requests if str(request) == "GET resourceclaims"]
+        return sum(request.query.get("limit") != "1" and "continue" not in request.query for request in lists)
+
+    def requested(self, what: str) -> int:
+        return sum(str(request) == what for request in self.api.requests)
 
     def first_spec_with(self, revision: str) -> JsonObject:
         """The spec in the first write that had this revision."""
@@ -60,7 +68,7 @@ async def world(tmp_path: Path) -> AsyncIterator[Switching]:
 async def test_claims_are_written_together_with_the_revision_that_needs_them(world: Switching) -> None:
     uid = world.claim("c", NUMA, 2)
     world.claim("elsewhere", NUMA, 1, node="n1")
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         individual = await world.switch(mode="individual")
         named = {"uid": uid, "namespace": "default", "name": "c", "devices": [{"name": NUMA, "cpus": 2}]}
         assert world.first_spec_with(individual)["outstanding"] == [named]
@@ -68,7 +76,7 @@ async def test_claims_are_written_together_with_the_revision_that_needs_them(wor
 
 async def test_a_change_that_keeps_the_devices_needs_no_list(world: Switching) -> None:
     world.claim("c", NUMA, 2)
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         await world.switch(reservedCPUs="1")
         assert world.outstanding() == set()
 
@@ -87,7 +95,7 @@ async def test_a_claim_that_is_allocated_at_the_end_of_settling_is_listed_too(wo
         grouped = world.revision()
         individual = await world.switch(mode="individual")
         world.reports("Settling", grouped)
-        await world.lists()
+        await world.settles()
         world.claim("tolerant", NUMA, 1)
         world.reports("Ready", individual)
         await world.until(lambda: world.outstanding() == {"tolerant"})
@@ -96,13 +104,13 @@ async def test_a_claim_that_is_allocated_at_the_end_of_settling_is_listed_too(wo
 async def test_claims_on_old_devices_are_listed_while_the_agent_is_down(world: Switching) -> None:
     async with world.operator():
         await world.switch(mode="individual")  # the status still says Ready, with the former revision
-        await world.lists()
+        await world.settles()
         world.claim("late", NUMA, 1)
         await world.until(lambda: world.outstanding() == {"late"})
 
 
 async def test_an_operator_that_starts_in_the_middle_continues_the_list(world: Switching) -> None:
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         grouped = world.revision()
         await world.switch(mode="individual")
         world.reports("Settling", grouped)
@@ -112,7 +120,7 @@ async def test_an_operator_that_starts_in_the_middle_continues_the_list(world: S
 
 
 async def test_an_operator_that_was_down_all_the_time_lists_the_claims_afterwards(world: Switching) -> None:
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         individual = await world.switch(mode="individual")
     world.claim("late", NUMA, 1)
     world.reports("Ready", individual)
@@ -126,7 +134,7 @@ async def test_prepared_claims_stay_listed_and_ended_claims_are_removed(world: S
     async with world.operator():
         individual = await world.switch(mode="individual")
         world.reports("Draining", individual)
-        await world.lists()
+        await world.settles()
         assert world.outstanding() == {"prepared", "deleted", "deallocated"}
         world.api.remove("resourceclaims", "default/deleted")
         world.api.edit("resourceclaims", "default/deallocated", lambda body: body.update(status={}))
@@ -145,8 +153,7 @@ async def test_a_change_that_is_undone_before_the_agent_has_seen_it_leaves_no_li
         assert world.outstanding() == {"c"}
         assert await world.switch(mode="grouped") == grouped
         assert world.outstanding() == set()
-        await world.lists(1)
-        await world.api.until_idle()
+        await world.settles()
         assert world.outstanding() == set()
 
 
@@ -162,7 +169,7 @@ async def test_a_change_that_is_undone_while_the_status_lags_lists_claims_on_the
         world.claim("single", CPU)
         assert await world.switch(mode="grouped") == grouped
         assert world.outstanding() == {"held", "single"}
-        await world.lists()
+        await world.settles()
         assert world.outstanding() == {"held", "single"}
 
 
@@ -177,7 +184,7 @@ async def test_a_change_that_is_undone_while_the_node_drains_lists_all_claims_of
         grouped = await world.switch(mode="grouped")
         assert {claim["name"] for claim in world.first_spec_with(individual)["outstanding"]} == {"held"}
         world.reports("Settling", individual)
-        await world.lists()
+        await world.settles()
         assert world.outstanding() == {"held", "single"}
         world.api.remove("resourceclaims", "default/single")
         world.reports("Draining", grouped)
@@ -185,7 +192,7 @@ async def test_a_change_that_is_undone_while_the_node_drains_lists_all_claims_of
 
 
 async def test_corrected_settings_list_the_claims_on_the_devices_that_stayed(world: Switching) -> None:
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         grouped = world.revision()
         await world.switch(mode="individual", reservedCPUs="400")
         world.agents.answer("n0", phase="Failed", appliedRevision=grouped, why="no CPU 400")
@@ -213,6 +220,6 @@ async def test_settings_that_somebody_edited_in_a_cpu_node_are_corrected(world: 
 async def test_many_claims_of_many_nodes_are_read_page_by_page(world: Switching) -> None:
     for number in range(1100):
         world.claim(f"c{number:04}", NUMA, 1, node="n0" if number % 2 else f"other{number}")
-    async with world.operator(NEVER_LISTING):
+    async with world.operator():
         await world.switch(mode="individual")
         assert len(world.outstanding()) == 550

@@ -6,7 +6,7 @@ Python objects of which three fields are read.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -16,7 +16,7 @@ from kubernetes_asyncio.client.exceptions import ApiException
 
 from dracpu_api.answers import WatchEvent, read_event, read_list, read_stored, refusal
 from dracpu_api.errors import ApiError, ExpiredError, Named, UnavailableError
-from dracpu_api.resources import Json, Resource
+from dracpu_api.resources import Json, Resource, resource_version
 
 FIELD_MANAGER: Final = "dracpu-operator"
 
@@ -49,33 +49,56 @@ class Cluster:
 
     async def items(self, resource: Resource, *, metadata_only: bool = False) -> AsyncIterator[Json]:
         """Yields all objects of a kind, in all namespaces; they are requested page by page."""
-        async for page in self._pages(resource, metadata_only=metadata_only):
+        async for page in self.pages(resource, metadata_only=metadata_only):
             for item in page.get("items") or ():
                 yield item
+
+    async def pages(self, resource: Resource, *, metadata_only: bool = False) -> AsyncIterator[Json]:
+        """Yields a list of all objects of a kind, page by page."""
+        query = [("limit", str(_PAGE))]
+        while True:
+            accept = _METADATA_LIST if metadata_only else "application/json"
+            payload = await self._request("GET", resource.path(), query, accept=accept)
+            page = read_list(payload, f"GET {resource.path()}", resource)
+            yield page
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query = [("limit", str(_PAGE)), ("continue", token)]
+
+    async def version(self, resource: Resource) -> int:
+        """Returns the version that the objects of a kind have at this moment, from a list of one object: such a list is
+        never older than the request."""
+        query = [("limit", "1")]
+        payload = await self._request("GET", resource.path(), query, accept=_METADATA_LIST)
+        return resource_version(read_list(payload, f"GET {resource.path()}", resource))
 
     async def snapshot(self, resource: Resource) -> tuple[list[Json], str]:
         """Returns the metadata of all objects of a kind, and the version from which a watch continues."""
         found: list[Json] = []
         version = ""
-        async for page in self._pages(resource, metadata_only=True):
+        async for page in self.pages(resource, metadata_only=True):
             found += page.get("items") or ()
             version = page["metadata"]["resourceVersion"]
         return found, version
 
-    async def watch(self, resource: Resource, since: str) -> AsyncIterator[WatchEvent]:
-        """Yields the events of a kind after a version, with the objects' metadata alone, until the API server ends the
-        watch. Raises ExpiredError when the version is too old, and when nothing arrives for so long that a list is
-        needed: an API server that was restored from a backup sends nothing after a version that it has yet to reach."""
+    async def watch(
+        self, resource: Resource, since: str, *, metadata_only: bool = True, seconds: int = _WATCH_SECONDS
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yields the events of a kind after a version, until the API server ends the watch after so many seconds.
+        Raises ExpiredError when the version is too old, and when nothing arrives for so long that a list is needed: an
+        API server that was restored from a backup sends nothing after a version that it has yet to reach."""
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", str(_WATCH_SECONDS)),
+            ("timeoutSeconds", str(seconds)),
             ("resourceVersion", since),
         ]
         what = f"WATCH {resource.path()}"
         with _translated(what):
             async with asyncio.timeout(_SECONDS):
-                response = await self._send("GET", resource.path(), query, accept=_METADATA)
+                accept = _METADATA if metadata_only else "application/json"
+                response = await self._send("GET", resource.path(), query, accept=accept)
             async with response:
                 if response.status >= 300:
                     raise refusal(response.status, await response.read(), what)
@@ -136,18 +159,6 @@ class Cluster:
         named = Named(resource.plural, name)
         payload = await self._request("PATCH", path, query, named=named, body=body, content_type=content_type)
         return read_stored(payload, f"PATCH {path}", resource, name)
-
-    async def _pages(self, resource: Resource, *, metadata_only: bool) -> AsyncIterator[Json]:
-        query = [("limit", str(_PAGE))]
-        while True:
-            accept = _METADATA_LIST if metadata_only else "application/json"
-            payload = await self._request("GET", resource.path(), query, accept=accept)
-            page = read_list(payload, f"GET {resource.path()}", resource)
-            yield page
-            token = (page.get("metadata") or {}).get("continue")
-            if not token:
-                return
-            query = [("limit", str(_PAGE)), ("continue", token)]
 
     async def _request(
         self,

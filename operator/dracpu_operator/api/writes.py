@@ -11,7 +11,12 @@ import structlog
 
 from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from dracpu_api.events import Event
-from dracpu_api.names import ANNOTATION_AGENT_WAS_READY, ANNOTATION_GIVEN_AT, ANNOTATION_REMOVE_AFTER
+from dracpu_api.names import (
+    ANNOTATION_AGENT_WAS_READY,
+    ANNOTATION_DEVICES_CHANGED_AT,
+    ANNOTATION_GIVEN_AT,
+    ANNOTATION_REMOVE_AFTER,
+)
 from dracpu_api.resources import CPU_NODES, NODES, Json, resource_version
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
@@ -52,7 +57,7 @@ class CpuNodeWriter:
 
     def change(self, change: Change, spec: CpuNodeSpec, now: str) -> Job:
         """The job that gives a node the settings of a config; `now` is RFC 3339 in UTC."""
-        annotations = {ANNOTATION_GIVEN_AT: now}
+        annotations = {ANNOTATION_GIVEN_AT: now, **_devices_changed_at(change, now)}
         if change.was_ready is not None:
             annotations[ANNOTATION_AGENT_WAS_READY] = "true" if change.was_ready else "false"
         kind: Request = "create" if change.current is None else "change"
@@ -63,6 +68,8 @@ class CpuNodeWriter:
         annotations = {}
         if current.given_at:
             annotations[ANNOTATION_GIVEN_AT] = current.given_at
+        if current.devices_changed_at:
+            annotations[ANNOTATION_DEVICES_CHANGED_AT] = current.devices_changed_at
         if current.was_ready is not None:
             annotations[ANNOTATION_AGENT_WAS_READY] = "true" if current.was_ready else "false"
         return self._apply(node, spec, annotations, current, "outstanding")
@@ -173,6 +180,14 @@ def removal_event(remove_after: str) -> Event:
         "nodeSelector change until then"
     )
     return Event("Warning", "RemovalPending", "Remove", note)
+
+
+def _devices_changed_at(change: Change, now: str) -> dict[str, str]:
+    if not change.keeps_devices:
+        return {ANNOTATION_DEVICES_CHANGED_AT: now}
+    # a field that is applied no longer is removed
+    before = "" if change.current is None else change.current.devices_changed_at
+    return {ANNOTATION_DEVICES_CHANGED_AT: before} if before else {}
 
 
 async def _apply(cluster: Cluster, node: Node, spec: CpuNodeSpec, annotations: Json, uid: str | None) -> Json:

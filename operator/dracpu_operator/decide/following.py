@@ -1,73 +1,87 @@
-"""Which nodes have lists of outstanding claims that must be kept up to date, and when to list claims for that. Pure:
-the time is an argument.
+"""For how long claims have to be followed. Pure: the time is an argument.
 
-A list is complete when it is written, together with the settings that make it necessary. Afterwards more claims may be
-allocated on the former devices, for as long as a scheduler still knows these. So a node is followed from each change of
-its spec until its agent has applied the change and two more lists of claims have found nothing new, and for as long as
-claims are outstanding. None of this is stored: an operator that starts follows all nodes at first.
+A list of outstanding claims is complete when it is written, together with the settings that make it necessary. More
+claims may be allocated on the former devices afterwards: while the node still publishes them, and for as long as a
+scheduler may hold a pod back whose devices it has chosen before. So claims are followed from each change of a node's
+devices until its agent has applied the change and this time has passed, and for as long as claims are outstanding.
+
+A new process learns from the CpuNode when the devices were changed. It cannot learn when the agent applied the change,
+which takes a ready agent some seconds after it has settled. So it adds a time for that, and where the agent has become
+ready later than that, it counts from then on. Following for too long costs little.
 """
 
-from collections.abc import Collection
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 from dracpu_api.conditions import Phase
 from dracpu_operator.decide.records import CpuNode
 
-_REST_FACTOR: Final = 10  # after a list that took 2 s (100,000 claims), at least 20 s pass before the next one
+_ANSWERING: Final = timedelta(minutes=5)  # from new settings until a ready agent has applied them, apart from settling
 
 
 class Following:
-    """`due_at` is the time of the next list of claims: soon after something has changed, then less and less often."""
+    """`is_needed` while at least one node is followed. `ends_at` is the time when that ends by itself, None when it
+    takes another event."""
 
-    def __init__(self, first: float, cap: float) -> None:
-        self.due_at = float("inf")
-        self._first = first
-        self._cap = cap
-        self._interval = first
-        self._not_before = float("-inf")
-        self._followed: list[CpuNode] = []
-        # CpuNodes by UID, each with the generation of its spec:
-        self._settled_once: dict[str, int] = {}  # settled at the last list
-        self._settled_twice: dict[str, int] = {}  # settled at the last list and at the one before
+    def __init__(self, seconds: float) -> None:
+        self.is_needed = False
+        self.ends_at: datetime | None = None
+        self._time = timedelta(seconds=seconds)
+        self._until: dict[
+            str, tuple[CpuNode, datetime]
+        ] = {}  # by UID: as it was last seen, and until when to follow it
 
-    def nodes(self, cpu_nodes: Collection[CpuNode]) -> list[CpuNode]:
-        """The nodes to follow. A node whose agent has never reported has published nothing."""
-        self._settled_twice = {
-            cpu_node.uid: cpu_node.generation
-            for cpu_node in cpu_nodes
-            if self._settled_twice.get(cpu_node.uid) == cpu_node.generation
-        }
-        return [
-            cpu_node
-            for cpu_node in cpu_nodes
-            if cpu_node.owner is not None
-            and cpu_node.spec is not None
-            and cpu_node.phase is not None
-            and not (cpu_node.uid in self._settled_twice and _is_settled(cpu_node))
-        ]
+    def update(self, cpu_nodes: Iterable[CpuNode], now: datetime) -> None:
+        """Takes the present CpuNodes into account."""
+        until: dict[str, tuple[CpuNode, datetime]] = {}
+        latest, is_open = now, False
+        for cpu_node in cpu_nodes:
+            if not is_listing(cpu_node):
+                continue
+            known = self._until.get(cpu_node.uid)
+            if _is_open(cpu_node):
+                is_open = True
+                known = (cpu_node, now + self._time)
+            elif known is None or known[0] is not cpu_node:
+                known = (cpu_node, self._end(cpu_node, None if known is None else known[1], now))
+            until[cpu_node.uid] = known
+            latest = max(latest, known[1])
+        self._until = until
+        self.is_needed = is_open or latest > now
+        self.ends_at = latest if self.is_needed and not is_open else None
 
-    def is_due(self, followed: list[CpuNode], now: float) -> bool:
-        """True when claims have to be listed now."""
-        if followed != self._followed:
-            self._followed, self._interval = followed, self._first
-            self.due_at = max(self._not_before, min(self.due_at, now + self._first))
-        if not followed:
-            self.due_at = float("inf")
-        return now >= self.due_at
-
-    def listed(self, began: float, ended: float) -> None:
-        """Notes that all claims were listed, and when."""
-        settled = {cpu_node.uid: cpu_node.generation for cpu_node in self._followed if _is_settled(cpu_node)}
-        self._settled_twice |= {
-            uid: generation for uid, generation in settled.items() if self._settled_once.get(uid) == generation
-        }
-        self._settled_once = settled
-        self._not_before = ended + _REST_FACTOR * (ended - began)
-        self.due_at = max(self._not_before, ended + self._interval)
-        self._interval = min(self._interval * 2, self._cap)
+    def _end(self, cpu_node: CpuNode, known: datetime | None, now: datetime) -> datetime:
+        """Until when to follow a node that publishes the devices of its settings."""
+        assert cpu_node.spec is not None
+        changed = _time(cpu_node.devices_changed_at or cpu_node.given_at)
+        if changed is None:  # a former version of the operator did not store it
+            return now + self._time if known is None else known
+        if known is None:
+            ready = _time(cpu_node.reported_agent.get("since")) if cpu_node.reported_agent.get("ready") else None
+            known = changed if ready is None else ready + _ANSWERING + self._time
+        settling = timedelta(seconds=cpu_node.spec.settle_seconds)
+        return max(known, changed + settling + _ANSWERING + self._time)
 
 
-def _is_settled(cpu_node: CpuNode) -> bool:
-    """True when the node publishes the devices of its present settings, and no claim on other devices is known."""
+def is_listing(cpu_node: CpuNode) -> bool:
+    """True for a CpuNode whose list of outstanding claims the operator keeps up to date."""
+    return cpu_node.owner is not None and cpu_node.spec is not None
+
+
+def _is_open(cpu_node: CpuNode) -> bool:
+    """True while the node may publish other devices than those of its present settings, or waits for claims on others.
+    A node whose agent has never reported has published nothing."""
+    if cpu_node.phase is None:
+        return False
     assert cpu_node.spec is not None
-    return cpu_node.arrived and cpu_node.phase is not Phase.SETTLING and not cpu_node.spec.outstanding
+    return not cpu_node.arrived or cpu_node.phase is Phase.SETTLING or bool(cpu_node.spec.outstanding)
+
+
+def _time(text: object) -> datetime | None:
+    """A time in RFC 3339; None when it is missing, or when somebody has written something else."""
+    try:
+        parsed = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo is not None else None

@@ -6,6 +6,8 @@ devices.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from sys import intern
+from typing import Any, TypeVar, cast
 
 from dracpu_api.device_names import belongs_to
 from dracpu_api.names import CAPACITY_CPU, DRIVER
@@ -13,28 +15,72 @@ from dracpu_api.quantity import whole_cpus
 from dracpu_api.resources import Json
 from dracpu_api.settings import OutstandingClaim, Settings
 
+_T = TypeVar("_T", bound=tuple[object, ...])
+
 ClaimsByNode = Mapping[str, tuple[OutstandingClaim, ...]]
 
 
 class AllocatedClaims:
-    """Collects the claims that are allocated on some nodes. It is given one claim at a time, and keeps little of each:
-    a cluster may have very many."""
+    """The claims that are allocated on devices of our driver, by node.
 
-    def __init__(self, nodes: Collection[str]) -> None:
-        self._nodes = nodes
-        self._found: dict[str, list[OutstandingClaim]] = {}
+    A cluster may have very many claims, and an object takes some 3 KB: little is kept of each, and what is equal in
+    many claims is kept once.
+    """
 
-    def add(self, claim: Json) -> None:
-        """Takes a ResourceClaim into account; one that is not allocated on these nodes is ignored."""
-        for node, devices in _devices_by_node(claim).items():
-            if node in self._nodes:
-                metadata = claim["metadata"]
-                allocated = OutstandingClaim(metadata["uid"], metadata["namespace"], metadata["name"], tuple(devices))
-                self._found.setdefault(node, []).append(allocated)
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, OutstandingClaim]] = {}  # then by UID
+        self._nodes: dict[str, tuple[str, ...]] = {}  # of each claim, by UID
+        self._shared: dict[tuple[object, ...], Any] = {}
 
-    def by_node(self) -> dict[str, tuple[OutstandingClaim, ...]]:
-        """Each node's claims, sorted by UID."""
-        return {node: tuple(sorted(claims, key=lambda claim: claim.uid)) for node, claims in self._found.items()}
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def store(self, claim: Json) -> set[str]:
+        """Records a ResourceClaim as it is now; returns the nodes whose claims have changed."""
+        metadata, found = claim["metadata"], _devices_by_node(claim)
+        uid: str = metadata["uid"]
+        changed: set[str] = set()
+        for node in self._nodes.get(uid, ()):
+            if node not in found:
+                self._remove(uid, node)
+                changed.add(node)
+        for node, devices in found.items():
+            record = OutstandingClaim(
+                uid, intern(metadata["namespace"]), metadata["name"], self._once(tuple(map(self._once, devices)))
+            )
+            claims = self._by_node.setdefault(node, {})
+            if claims.get(uid) != record:
+                claims[uid] = record
+                changed.add(node)
+        if found:
+            self._nodes[uid] = self._once(tuple(found))
+        else:
+            self._nodes.pop(uid, None)
+        return changed
+
+    def remove(self, uid: str) -> set[str]:
+        """Removes a claim that is gone; returns the nodes whose claims have changed."""
+        nodes = self._nodes.pop(uid, ())
+        for node in nodes:
+            self._remove(uid, node)
+        return set(nodes)
+
+    def keep(self, uids: Collection[str]) -> set[str]:
+        """Removes all other claims: they are not in a complete list. Returns the nodes whose claims have changed."""
+        return set().union(*[self.remove(uid) for uid in [uid for uid in self._nodes if uid not in uids]])
+
+    def of(self, node: str) -> tuple[OutstandingClaim, ...]:
+        """A node's claims, sorted by UID."""
+        return tuple(sorted(self._by_node.get(node, {}).values(), key=lambda claim: claim.uid))
+
+    def _remove(self, uid: str, node: str) -> None:
+        claims = self._by_node[node]
+        del claims[uid]
+        if not claims:
+            del self._by_node[node]
+
+    def _once(self, value: _T) -> _T:
+        return cast(_T, self._shared.setdefault(value, value))
 
 
 def outstanding(
@@ -68,7 +114,7 @@ def _devices_by_node(claim: Json) -> dict[str, list[tuple[str, int]]]:
     for result in results_of(claim):
         cpus = _cpus(result)
         if cpus is not None:
-            devices.setdefault(result["pool"], []).append((result["device"], cpus))
+            devices.setdefault(intern(result["pool"]), []).append((intern(result["device"]), cpus))
     return devices
 
 

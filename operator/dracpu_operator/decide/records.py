@@ -108,6 +108,7 @@ class CpuNode:
     troubles: tuple[Trouble, ...] = ()  # they may pass by themselves
     ignored: tuple[str, ...] = ()  # settings that the agent does not know, because it is older than the operator
     given_at: str = ""  # when the operator gave these settings, RFC 3339 in UTC
+    devices_changed_at: str = ""  # when it last gave settings that may replace the node's devices
     was_ready: bool | None = None  # whether the agent was ready at that time; None: that is not recorded
     remove_after: str = ""  # the time after which the CpuNode is deleted, unless a config selects the node again
     reported_agent: Mapping[str, Any] = field(default_factory=dict)  # status.agent, which the operator writes

@@ -15,7 +15,12 @@ from typing import Any, Final
 
 from dracpu_api.conditions import NodeCondition, Phase
 from dracpu_api.cpuset import CpuSet, CpuSetError
-from dracpu_api.names import ANNOTATION_AGENT_WAS_READY, ANNOTATION_GIVEN_AT, ANNOTATION_REMOVE_AFTER
+from dracpu_api.names import (
+    ANNOTATION_AGENT_WAS_READY,
+    ANNOTATION_DEVICES_CHANGED_AT,
+    ANNOTATION_GIVEN_AT,
+    ANNOTATION_REMOVE_AFTER,
+)
 from dracpu_api.objects.validate import InvalidObjectError, parse_stored_config
 from dracpu_api.resources import Json, resource_version
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
@@ -76,6 +81,7 @@ def read_cpu_node(raw: Json) -> CpuNode:
         troubles=_troubles(metadata, status),
         ignored=tuple(map(str, status.get("ignoredSettings") or ())),
         given_at=annotations.get(ANNOTATION_GIVEN_AT) or "",
+        devices_changed_at=annotations.get(ANNOTATION_DEVICES_CHANGED_AT) or "",
         was_ready={"true": True, "false": False}.get(annotations.get(ANNOTATION_AGENT_WAS_READY) or ""),
         remove_after=annotations.get(ANNOTATION_REMOVE_AFTER) or "",
         reported_agent=status.get("agent") or {},

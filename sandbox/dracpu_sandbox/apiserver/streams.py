@@ -1,6 +1,7 @@
 """Streamed answers: watches, and logs that are followed."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -35,8 +36,9 @@ async def stream_watch(http: web.BaseRequest, request: Request, kind: Kind, watc
     await response.prepare(http)
     watch = watches.open(scope, since or None, initial=initial)
     try:
-        async with asyncio.timeout(request.number("timeoutSeconds", _WATCH_SECONDS)):
-            await stream.run(watches, watch, response)
+        seconds = request.number("timeoutSeconds", _WATCH_SECONDS)
+        async with asyncio.timeout(seconds):
+            await stream.run(watches, watch, response, seconds)
     except (TimeoutError, ConnectionError):
         pass  # the time is over, or the client has disconnected
     finally:
@@ -55,14 +57,20 @@ class _WatchStream:
         self._bookmarks = bookmarks
         self._marks = marks  # whether the client requested a bookmark after the initial events
 
-    async def run(self, watches: Watches, watch: Watch, response: web.StreamResponse) -> None:
-        """Runs until the watch ends."""
+    async def run(self, watches: Watches, watch: Watch, response: web.StreamResponse, seconds: float) -> None:
+        """Runs until the watch ends. There is a bookmark each minute, and one shortly before the time is over."""
+        now = asyncio.get_running_loop().time
+        last_bookmark = now() + seconds - watches.last_bookmark_seconds
+        if seconds <= watches.last_bookmark_seconds:
+            last_bookmark = math.inf
         while True:
             try:
-                async with asyncio.timeout(_BOOKMARK_SECONDS):
+                async with asyncio.timeout_at(min(now() + _BOOKMARK_SECONDS, last_bookmark)):
                     events = await watch.next()
             except TimeoutError:
                 events = [watches.bookmark_now()]
+                if now() >= last_bookmark:
+                    last_bookmark = math.inf
             await watches.flowing.wait()
             await response.write(b"".join(self._line(event) for event in events))
             last = events[-1].type

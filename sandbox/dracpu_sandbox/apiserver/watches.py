@@ -88,6 +88,7 @@ class Watches:
 
     def __init__(self, store: Store) -> None:
         self.on_count: Callable[[], object] = lambda: None  # called when a watch opens or closes
+        self.last_bookmark_seconds = 2.0  # before the end of a watch, as kube-apiserver
         self.flowing = asyncio.Event()  # clear: no events are sent
         self.flowing.set()
         self._store = store

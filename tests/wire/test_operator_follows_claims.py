@@ -1,0 +1,296 @@
+"""Which requests for claims the operator sends while nodes change their devices, and what it misses: nothing.
+
+The reconciler runs without the other watches: a test gives it the CpuNodes, and the time.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from fake_agents import FakeAgents
+from fake_api import FakeApi, JsonObject
+from kubernetes_asyncio.client import Configuration
+from running_operator import QUICK
+
+from dracpu_operator.api.agent_reports import AgentReports
+from dracpu_operator.api.cluster import Cluster
+from dracpu_operator.api.events import Events
+from dracpu_operator.known import claimwatch
+from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.metrics import Metrics
+from dracpu_operator.reconcile import Reconciler
+
+NUMA, SOCKET = "cpudevnuma000", "cpudevsocket000"
+
+
+@dataclass
+class Rollout:
+    """A cluster whose nodes have applied grouped mode."""
+
+    api: FakeApi
+    cluster: Cluster
+    now: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    fleet: Fleet = field(default_factory=Fleet)
+
+    @contextlib.asynccontextmanager
+    async def operator(self) -> AsyncIterator[None]:
+        """Runs a new process of the operator."""
+        self.fleet = fleet = Fleet()
+        events, metrics = Events(self.cluster, "test"), Metrics()
+        reports = AgentReports(fleet, self.cluster, events, metrics, QUICK)
+        reconciler = Reconciler(fleet, self.cluster, events, reports, metrics, QUICK, clock=lambda: self.now)
+        running = asyncio.create_task(reconciler.run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+            if not running.cancelled():
+                running.result()
+
+    def nodes(self, count: int) -> None:
+        for number in range(count):
+            self.api.add("nodes", {"metadata": {"name": f"n{number}"}})
+
+    def later(self, minutes: float) -> None:
+        self.now += timedelta(minutes=minutes)
+        self.fleet.changed.set()
+
+    def edit(self, **spec: object) -> None:
+        self.fleet.store_config(self.api.edit("cpudriverconfigs", "all", lambda body: body["spec"].update(spec)))
+
+    def answer(self, name: str, phase: str = "Ready") -> None:
+        """The agent of a node has applied its settings."""
+        FakeAgents(self.api).answer(name, phase=phase, appliedRevision=self.spec(name)["revision"])
+        self.fleet.store_cpu_node(self.api.get("cpunodes", name))
+
+    def answer_all(self) -> bool:
+        """The agents of all nodes that have other settings apply them; returns whether there were none."""
+        waiting = [
+            raw["metadata"]["name"]
+            for raw in self.api.all("cpunodes")
+            if (raw.get("status") or {}).get("appliedRevision") != raw["spec"]["revision"]
+        ]
+        for name in waiting:
+            self.answer(name)
+        return not waiting
+
+    async def switch(self, name: str = "n0", mode: str = "individual") -> None:
+        """Gives a node other devices, which its agent publishes at once."""
+        self.edit(mode=mode)
+        await self.api.until(lambda: self.spec(name)["settings"]["mode"] == mode)
+        self.answer(name)
+        await self.api.until_idle()
+
+    def claim(self, name: str, device: str = NUMA, node: str = "n0") -> None:
+        result = {"driver": "dra.cpu", "pool": node, "device": device, "consumedCapacity": {"dra.cpu/cpu": "2"}}
+        body = {"metadata": {"name": name}, "status": {"allocation": {"devices": {"results": [result]}}}}
+        self.api.add("resourceclaims", body, namespace="default")
+
+    def spec(self, name: str) -> JsonObject:
+        return dict(self.api.get("cpunodes", name)["spec"])
+
+    def outstanding(self, node: str = "n0") -> set[str]:
+        return {claim["name"] for claim in self.spec(node).get("outstanding", ())}
+
+    async def lists_as_outstanding(self, *names: str, node: str = "n0") -> None:
+        await self.api.until(lambda: self.outstanding(node) == set(names))
+
+    @property
+    def lists(self) -> int:
+        """How often all claims were listed; a list of one object shows no more than the present version."""
+        found = [request.query for request in self.api.requests if str(request) == "GET resourceclaims"]
+        return sum(query.get("limit") != "1" and "continue" not in query for query in found)
+
+    def requested(self, what: str) -> int:
+        return sum(str(request) == what for request in self.api.requests)
+
+    @property
+    def for_claims(self) -> int:
+        return sum(str(request).endswith(" resourceclaims") for request in self.api.requests)
+
+
+@pytest.fixture
+async def rollout() -> AsyncIterator[Rollout]:
+    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as cluster:
+        api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
+        yield Rollout(api, cluster)
+
+
+@contextlib.asynccontextmanager
+async def settled(rollout: Rollout, nodes: int = 2) -> AsyncIterator[None]:
+    """Runs the operator in a cluster whose nodes have had their settings for an hour."""
+    rollout.nodes(nodes)
+    async with rollout.operator():
+        await rollout.api.until(lambda: len(rollout.api.all("cpunodes")) == nodes)
+        rollout.answer_all()
+        await rollout.api.until_idle()
+        rollout.later(60)
+        await rollout.api.until(lambda: rollout.api.watching == 0)
+        rollout.api.requests.clear()
+        yield
+
+
+async def test_a_rollout_to_forty_nodes_one_at_a_time_lists_the_claims_once(rollout: Rollout) -> None:
+    async with settled(rollout, 40):
+        for number in range(40):
+            rollout.claim(f"c{number}", node=f"n{number}")
+        rollout.edit(mode="individual")
+
+        def finished() -> bool:
+            changed = [raw for raw in rollout.api.all("cpunodes") if raw["spec"]["settings"]["mode"] == "individual"]
+            return rollout.answer_all() and len(changed) == 40
+
+        await rollout.api.until(finished, seconds=60)
+        assert all(rollout.outstanding(f"n{number}") == {f"c{number}"} for number in range(40))
+        assert rollout.requested("PATCH cpunodes/n0") == 1, "the list was complete when it was written"
+        assert rollout.lists == 1
+
+
+async def test_nothing_is_requested_while_no_node_changes_its_devices(rollout: Rollout) -> None:
+    async with settled(rollout):
+        rollout.edit(reservedCPUs="1")
+        await rollout.api.until(lambda: rollout.answer_all() and rollout.requested("PATCH cpunodes/n1"))
+        await rollout.api.until_idle()
+        assert rollout.for_claims == 0
+
+
+async def test_a_claim_that_is_allocated_ten_minutes_after_the_change_is_listed(rollout: Rollout) -> None:
+    async with settled(rollout):
+        await rollout.switch()
+        rollout.later(10)
+        rollout.claim("late")
+        await rollout.lists_as_outstanding("late")
+        assert rollout.lists == 1
+
+
+async def test_following_ends_after_half_an_hour(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        await rollout.switch()
+        rollout.later(29)
+        await rollout.api.until_idle()
+        assert rollout.api.watching == 1
+        rollout.later(7)
+        await rollout.api.until(lambda: rollout.api.watching == 0)
+
+
+async def test_a_restart_ten_minutes_after_the_change_loses_no_late_allocation(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        await rollout.switch()
+    rollout.now += timedelta(minutes=10)
+    rollout.claim("while-away")
+    async with rollout.operator():
+        await rollout.lists_as_outstanding("while-away")
+        rollout.claim("later")
+        await rollout.lists_as_outstanding("while-away", "later")
+
+
+async def test_a_restart_long_after_the_change_requests_no_claims(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        await rollout.switch()
+    rollout.now += timedelta(minutes=60)
+    rollout.api.requests.clear()
+    async with rollout.operator():
+        await rollout.api.until(lambda: rollout.fleet.cpu_nodes)
+        await rollout.api.until_idle()
+        assert rollout.for_claims == 0
+
+
+async def test_a_change_that_keeps_the_devices_does_not_hide_an_earlier_one(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        await rollout.switch()
+        rollout.later(10)
+        rollout.edit(reservedCPUs="1")
+        await rollout.api.until(lambda: rollout.answer_all() and rollout.requested("PATCH cpunodes/n0") == 2)
+    rollout.now += timedelta(minutes=10)
+    rollout.claim("late")
+    async with rollout.operator():
+        await rollout.lists_as_outstanding("late")
+
+
+async def test_a_history_that_expires_costs_one_list_and_loses_nothing(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        for name in ("deleted", "stays"):
+            rollout.claim(name)
+        await rollout.switch()
+        await rollout.lists_as_outstanding("deleted", "stays")
+        rollout.api.hold_watches()
+        rollout.api.remove("resourceclaims", "default/deleted")
+        rollout.claim("late")
+        rollout.api.cut_watches()
+        rollout.api.expire_watches()
+        rollout.api.release_watches()
+        await rollout.lists_as_outstanding("late", "stays")
+        assert rollout.lists == 2
+
+
+async def test_a_broken_watch_continues_without_a_list(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        await rollout.switch()
+        rollout.api.fail("WATCH resourceclaims", 503, "ServiceUnavailable", times=3)
+        rollout.api.cut_watches()
+        rollout.claim("late")
+        await rollout.lists_as_outstanding("late")
+        assert rollout.lists == 1
+
+
+async def test_claims_that_end_are_removed_and_nothing_is_listed_for_that(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        for name in ("deleted", "deallocated", "stays"):
+            rollout.claim(name)
+        await rollout.switch()
+        rollout.answer("n0", "Draining")
+        rollout.later(60 * 24)
+        rollout.api.remove("resourceclaims", "default/deleted")
+        rollout.api.edit("resourceclaims", "default/deallocated", lambda body: body.update(status={}))
+        await rollout.lists_as_outstanding("stays")
+        assert rollout.lists == 1
+
+
+async def test_a_change_waits_until_the_watch_has_shown_all_claims(rollout: Rollout) -> None:
+    async with settled(rollout, 2):
+        rollout.edit(mode="individual")
+        await rollout.api.until(lambda: rollout.requested("PATCH cpunodes/n0"))
+        await rollout.api.until_idle()
+        rollout.api.hold_watches()
+        rollout.claim("allocated-before", node="n1")
+        rollout.answer("n0")
+        await rollout.api.until(lambda: rollout.requested("WATCH resourceclaims") == 2)
+        await rollout.api.until_idle()
+        assert rollout.requested("PATCH cpunodes/n1") == 0
+        rollout.api.release_watches()
+        await rollout.api.until(lambda: rollout.requested("PATCH cpunodes/n1"))
+        await rollout.lists_as_outstanding("allocated-before", node="n1")
+        assert rollout.requested("PATCH cpunodes/n1") == 1
+        assert rollout.lists == 1
+
+
+async def test_claims_are_listed_again_where_watches_send_no_bookmarks(
+    rollout: Rollout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claimwatch, "_CATCH_UP_SECONDS", 1)  # too short for a bookmark
+    monkeypatch.setattr(claimwatch, "_ATTEMPTS", 1)
+    async with settled(rollout, 2):
+        await rollout.switch()
+        rollout.claim("c", node="n1")
+        await rollout.api.until(lambda: rollout.requested("PATCH cpunodes/n1"))
+        await rollout.lists_as_outstanding("c", node="n1")
+        assert rollout.lists == 2, "one at the beginning"
+
+
+async def test_a_claim_on_devices_that_its_node_does_not_publish_is_listed_when_it_shows_up(rollout: Rollout) -> None:
+    async with settled(rollout, 2):
+        await rollout.switch("n0")
+        rollout.claim("strange", SOCKET, node="n1")
+        await rollout.lists_as_outstanding("strange", node="n1")
+
+
+async def test_a_refused_list_of_claims_is_reported_and_tried_again(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        rollout.claim("c")
+        rollout.api.fail("GET resourceclaims", 403, "Forbidden", "not allowed", times=3)
+        rollout.edit(mode="individual")
+        await rollout.lists_as_outstanding("c")
