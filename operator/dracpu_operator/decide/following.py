@@ -10,7 +10,8 @@ which takes a ready agent some seconds after it has settled. So it adds a time f
 ready later than that, it counts from then on. Following for too long costs little.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -28,28 +29,32 @@ class Following:
         self.is_needed = False
         self.ends_at: datetime | None = None
         self._time = timedelta(seconds=seconds)
-        self._until: dict[
-            str, tuple[CpuNode, datetime]
-        ] = {}  # by UID: as it was last seen, and until when to follow it
+        self._seen: dict[str, _Seen] = {}  # by UID
 
-    def update(self, cpu_nodes: Iterable[CpuNode], now: datetime) -> None:
+    def update(self, cpu_nodes: Collection[CpuNode], now: datetime) -> None:
         """Takes the present CpuNodes into account."""
-        until: dict[str, tuple[CpuNode, datetime]] = {}
         latest, is_open = now, False
         for cpu_node in cpu_nodes:
-            if not is_listing(cpu_node):
-                continue
-            known = self._until.get(cpu_node.uid)
-            if _is_open(cpu_node):
-                is_open = True
-                known = (cpu_node, now + self._time)
-            elif known is None or known[0] is not cpu_node:
-                known = (cpu_node, self._end(cpu_node, None if known is None else known[1], now))
-            until[cpu_node.uid] = known
-            latest = max(latest, known[1])
-        self._until = until
+            seen = self._seen.get(cpu_node.uid)
+            if seen is None or seen.cpu_node is not cpu_node:
+                seen = self._seen[cpu_node.uid] = self._look(cpu_node, seen, now)
+            if seen.is_open:
+                is_open, seen.until = True, now + self._time
+            latest = max(latest, seen.until)
+        if len(self._seen) > len(cpu_nodes):
+            present = {cpu_node.uid for cpu_node in cpu_nodes}
+            self._seen = {uid: seen for uid, seen in self._seen.items() if uid in present}
         self.is_needed = is_open or latest > now
         self.ends_at = latest if self.is_needed and not is_open else None
+
+    def _look(self, cpu_node: CpuNode, before: "_Seen | None", now: datetime) -> "_Seen":
+        if not is_listing(cpu_node):
+            return _Seen(cpu_node, now, is_open=False)
+        if _is_open(cpu_node):
+            return _Seen(cpu_node, now + self._time, is_open=True)
+        if before is not None and before.is_open:
+            before.until = now + self._time
+        return _Seen(cpu_node, self._end(cpu_node, None if before is None else before.until, now), is_open=False)
 
     def _end(self, cpu_node: CpuNode, known: datetime | None, now: datetime) -> datetime:
         """Until when to follow a node that publishes the devices of its settings."""
@@ -62,6 +67,15 @@ class Following:
             known = changed if ready is None else ready + _ANSWERING + self._time
         settling = timedelta(seconds=cpu_node.spec.settle_seconds)
         return max(known, changed + settling + _ANSWERING + self._time)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A CpuNode as it was last seen, and until when it is followed."""
+
+    cpu_node: CpuNode
+    until: datetime
+    is_open: bool
 
 
 def is_listing(cpu_node: CpuNode) -> bool:
