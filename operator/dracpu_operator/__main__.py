@@ -57,7 +57,7 @@ def _uninstall_check(parsed: Namespace) -> None:
     for holder in holders:
         print(holder, flush=True)
     hooks.require_none(holders)
-    print("no claim holds CPUs")
+    print("no claim holds CPUs now; one that is allocated before the agents are deleted is not noticed")
 
 
 def _validate(parsed: Namespace) -> None:

@@ -22,6 +22,7 @@ EXAMPLES = {
     "admissionPolicy.create": "false",
     "networkPolicy.create": "true",
     "networkPolicy.metricsFrom": {"[0].podSelector.matchLabels.app": "prometheus"},
+    "networkPolicy.egress": {"[0].ports[0].port": "6443"},
     "defaultConfig.create": "false",
     "defaultConfig.spec": {".groupBy": "socket"},
     "uninstall.force": "true",
@@ -57,7 +58,7 @@ EXAMPLES |= {
 }
 
 # value -> what has to be set, too, so that it has an effect
-ENABLED_BY = {"networkPolicy.metricsFrom": ("networkPolicy.create=true",)}
+ENABLED_BY = dict.fromkeys(("networkPolicy.metricsFrom", "networkPolicy.egress"), ("networkPolicy.create=true",))
 
 
 def leaves(values: Any, above: str = "") -> Iterator[str]:
@@ -139,6 +140,7 @@ def test_the_pages_name_values_that_exist() -> None:
         ("operator.serviceAccount.name=mine", "name"),
         ("networkPolicy.enabled=true", "enabled"),
         ("networkPolicy.metricsFrom[0].pods.app=prometheus", "pods"),
+        ("networkPolicy.egress[0].from[0].podSelector.a=b", "from"),
         ("defaultConfig.mode=individual", "mode"),
         ("defaultConfig.spec=individual", "spec"),
         ("defaultConfig.spec.reservedCPUs=3", "reservedCPUs"),
@@ -151,6 +153,31 @@ def test_the_pages_name_values_that_exist() -> None:
 def test_a_wrong_value_is_refused_with_its_name(value: str, named: str) -> None:
     with pytest.raises(RefusedError, match=named):
         render(value)
+
+
+@pytest.mark.parametrize("component", ["agent", "operator"])
+@pytest.mark.parametrize(
+    "label", ["app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"]
+)
+def test_a_pod_label_that_the_chart_sets_is_refused_with_its_name(component: str, label: str) -> None:
+    escaped = label.replace(".", r"\.")
+    with pytest.raises(RefusedError, match=rf"{component}\.podLabels: remove the label {label}"):
+        render(f"{component}.podLabels.{escaped}=mine")
+
+
+@pytest.mark.parametrize(("component", "kind"), [("agent", "DaemonSet"), ("operator", "Deployment")])
+def test_pod_labels_and_annotations_are_added_to_those_of_the_chart(component: str, kind: str) -> None:
+    before = render().only(kind)["spec"]["template"]["metadata"]
+    added = render(f"{component}.podLabels.team=a", f"{component}.podAnnotations.note=b").only(kind)
+    after = added["spec"]["template"]["metadata"]
+    assert after["labels"] == {**before["labels"], "team": "a"}
+    assert after["annotations"] == {**before.get("annotations", {}), "note": "b"}
+
+
+def test_an_annotation_of_the_agents_pods_can_be_replaced() -> None:
+    made = render(r"agent.podAnnotations.kubectl\.kubernetes\.io/default-container=sidecar").only("DaemonSet")
+    annotations = made["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {"kubectl.kubernetes.io/default-container": "sidecar"}
 
 
 def test_a_cluster_without_the_api_is_refused() -> None:
@@ -190,6 +217,17 @@ class TestNetworkPolicy:
         selected = policy["spec"]["podSelector"]["matchLabels"].items()
         for kind in ("DaemonSet", "Deployment"):
             assert selected <= made.only(kind)["spec"]["template"]["metadata"]["labels"].items()
+
+    def test_restricts_connections_of_the_pods_only_to_named_peers(self) -> None:
+        made = render(
+            "networkPolicy.create=true",
+            "networkPolicy.egress[0].to[0].ipBlock.cidr=192.0.2.10/32",
+            "networkPolicy.egress[0].ports[0].port=6443",
+        )
+        spec = made.only("NetworkPolicy")["spec"]
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        assert spec["egress"] == [{"to": [{"ipBlock": {"cidr": "192.0.2.10/32"}}], "ports": [{"port": 6443}]}]
+        assert "ingress" not in spec
 
     def test_lets_named_peers_read_metrics(self) -> None:
         peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}

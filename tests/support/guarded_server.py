@@ -23,6 +23,7 @@ from lab.versions import default_gates
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_sandbox.binaries import real
+from dracpu_sandbox.controlplane import ControlPlane
 
 ACCOUNT: Final = "dracpu-agent"
 USER: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
@@ -51,8 +52,8 @@ class Client:
         self._session = session
         self._headers = headers
 
-    def impersonating(self, headers: Mapping[str, str]) -> "Client":
-        """Returns a client that asks the API server to take it for another user."""
+    def with_headers(self, headers: Mapping[str, str]) -> "Client":
+        """Returns a client with other credentials, or one that asks the API server to take it for another user."""
         return Client(self._session, {**self._headers, **headers})
 
     async def call(self, method: str, path: str, body: Any = None, how: str = "", **query: str) -> Answered:
@@ -84,13 +85,12 @@ class Guarded:
 
     url: str
     tls: ssl.SSLContext
-    session: aiohttp.ClientSession
     admin: Client
     tokens: Mapping[str, str]  # node -> the token of its agent; for "" one that is bound to no pod
 
     def holder(self, node: str) -> Client:
         """Returns a client with the token of a node's agent and so with the rights that the chart gives to it."""
-        return Client(self.session, {"Authorization": f"Bearer {self.tokens[node]}"})
+        return self.admin.with_headers({"Authorization": f"Bearer {self.tokens[node]}"})
 
     def unlimited(self, node: str) -> Client:
         """Returns a client that the API server takes for a node's agent, and whose requests RBAC never refuses, so that
@@ -98,7 +98,7 @@ class Guarded:
         impersonated = {"Impersonate-User": USER, "Impersonate-Group": "system:masters"}
         if node:
             impersonated[f"Impersonate-Extra-{NODE_OF_TOKEN.replace('/', '%2f')}"] = node
-        return self.admin.impersonating(impersonated)
+        return self.admin.with_headers(impersonated)
 
     @contextlib.asynccontextmanager
     async def agent(self, node: str) -> AsyncIterator[ApiClient]:
@@ -124,33 +124,48 @@ async def guarded_server(folder: Path, *, options: str = "", controllers: bool =
     `options` are further ones of the API server. With `controllers`, the controller manager checks types in policies.
     """
     run = folder / "run"
-    async with real(_assets(folder, options, controllers=controllers), run, 0) as plane:
-        url = plane.kubeconfig["clusters"][0]["cluster"]["server"]
-        tls = ssl.create_default_context(cafile=str(run / "tls.crt"))
-        async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(ssl=tls)) as session:
-            admin = Client(session, {"Authorization": f"Bearer {plane.kubeconfig['users'][0]['user']['token']}"})
-            await _install(admin)
-            tokens = {node: await _token(admin, node) for node in ("", *NODES)}
-            guarded = Guarded(url, tls, session, admin, tokens)
-            await _until_guarded(guarded)
-            yield guarded
+    async with (
+        real(assets(folder, options, controllers=controllers), run, 0) as plane,
+        admin_of(plane, run) as admin,
+    ):
+        await _install(admin)
+        tokens = {node: await _token(admin, node) for node in ("", *NODES)}
+        guarded = Guarded(_address(plane), _trust(run), admin, tokens)
+        await _until_guarded(guarded)
+        yield guarded
 
 
-def _assets(folder: Path, options: str, *, controllers: bool) -> Path:
+@contextlib.asynccontextmanager
+async def admin_of(plane: ControlPlane, run: Path) -> AsyncIterator[Client]:
+    """Opens the administrator's client of a control plane that runs in a folder."""
+    connector = aiohttp.TCPConnector(ssl=_trust(run))
+    async with aiohttp.ClientSession(_address(plane), connector=connector) as session:
+        yield Client(session, {"Authorization": f"Bearer {plane.kubeconfig['users'][0]['user']['token']}"})
+
+
+def _address(plane: ControlPlane) -> str:
+    return str(plane.kubeconfig["clusters"][0]["cluster"]["server"])
+
+
+def _trust(run: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(run / "tls.crt"))
+
+
+def assets(folder: Path, options: str = "", *, controllers: bool = False) -> Path:
     """Makes a folder with scripts that start the programs of the lab's versions, the API server with `options`."""
     wanted = {"etcd", "kube-apiserver"} | ({"kube-controller-manager"} if controllers else set())
     paths = Paths.default()
     files = {program.name: program.file(paths) for program in programs_of(paths.versions) if program.name in wanted}
     gates = f"--feature-gates={default_gates()}" if default_gates() else ""
-    assets = folder / "assets"
-    assets.mkdir(parents=True)
+    made = folder / "assets"
+    made.mkdir(parents=True)
     for name, file in files.items():
         assert file.exists(), f"{file} is missing: run `make lab`"
         added = f"{gates} {options}" if name == "kube-apiserver" else ""
-        script = assets / name
+        script = made / name
         script.write_text(f'#!/bin/sh\nexec {file} "$@" {added}\n')
         script.chmod(0o755)
-    return assets
+    return made
 
 
 async def _install(admin: Client) -> None:

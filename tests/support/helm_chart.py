@@ -18,7 +18,7 @@ KUBERNETES: Final = "1.37.0"  # fixed, because the default differs between build
 
 HOOK: Final = "helm.sh/hook"
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is installed
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is installed
 
 Manifest = dict[str, Any]
 
@@ -29,6 +29,17 @@ class RefusedError(Exception):
 
 class HelmMissingError(Exception):
     """No helm was found; the message names the ways to get one."""
+
+
+class _Strict(_LOADER):  # type: ignore[misc]  # which of the two it is depends on the machine
+    """Refuses a mapping that has a key twice, as the API server does; yaml would take the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Returns the mapping."""
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"{node.start_mark}: a key is there twice: {keys}"
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,7 @@ def rights_of(role: Manifest) -> dict[tuple[str, str], set[str]]:
     }
 
 
-def _helm() -> str:
+def helm_program() -> str:
     """Finds the helm that was installed with this Python, or else the one on PATH or in the test cluster's cache."""
     cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     lab = cache_folder / "dra-cpu-operator" / "lab" / "bin"
@@ -96,7 +107,7 @@ def render(*values: str, kubernetes: str = KUBERNETES, chart: Path = CHART) -> R
     """Renders the chart with values as `--set` takes them; raises RefusedError."""
     settings = [word for value in values for word in ("--set", value)]
     words = ["template", "dra", str(chart), "--namespace", NAMESPACE, "--kube-version", kubernetes, *settings]
-    return Rendered(tuple(manifest for manifest in yaml.load_all(_run(*words), Loader=_LOADER) if manifest))
+    return Rendered(tuple(manifest for manifest in yaml.load_all(_run(*words), Loader=_Strict) if manifest))
 
 
 def package(folder: Path) -> Path:
@@ -107,7 +118,7 @@ def package(folder: Path) -> Path:
 
 
 def _run(*words: str) -> str:
-    done = subprocess.run([_helm(), *words], capture_output=True, check=False, text=True, timeout=30)
+    done = subprocess.run([helm_program(), *words], capture_output=True, check=False, text=True, timeout=30)
     if done.returncode:
         raise RefusedError(done.stderr)
     return done.stdout

@@ -8,7 +8,20 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "dra-cpu.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{/* The labels of the pods of a component, "agent" or "operator", with those of its value podLabels. They have no version,
+so that a new chart with the same component does not restart its pods. */}}
+{{- define "dra-cpu.podLabels" -}}
+{{- $own := set (include "dra-cpu.selector" .root | fromYaml) "app.kubernetes.io/component" .component }}
+{{- $added := (index .root.Values .component).podLabels | default dict }}
+{{- range $name, $_ := $added }}
+{{- if hasKey $own $name }}
+{{- fail (printf "%s.podLabels: remove the label %s: the chart sets it, and finds its pods by it" $.component $name) }}
+{{- end }}
+{{- end }}
+{{- merge $own $added | toYaml }}
 {{- end }}
 
 {{/* The image reference; it has a registry only when the value contains one. */}}

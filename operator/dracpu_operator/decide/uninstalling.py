@@ -1,7 +1,8 @@
 """Which claims still hold CPUs when the driver is about to be uninstalled. Pure: objects in, holders out.
 
 A claim holds CPUs while it is allocated. A node may hold CPUs for longer, while containers outlive their claim: only
-its CpuNode shows that.
+its CpuNode shows that. The answer is about the moment of the lists: nothing keeps the scheduler from allocating another
+claim before helm has deleted the agents.
 """
 
 from collections.abc import Iterable
