@@ -43,6 +43,11 @@ _COLLECTIONS: Final = {
     "ValidatingAdmissionPolicy": POLICIES,
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
+# starts a program with its arguments, without the replaced one, and with further ones
+_STARTER: Final = """#!/bin/sh
+for word; do shift; case $word in {replaced}) ;; *) set -- "$@" "$word" ;; esac; done
+exec {file} "$@" {added}
+"""
 
 
 class Client:
@@ -162,8 +167,9 @@ def assets(folder: Path, options: str = "", *, controllers: bool = False) -> Pat
     for name, file in files.items():
         assert file.exists(), f"{file} is missing: run `make lab`"
         added = f"{gates} {options}" if name == "kube-apiserver" else ""
+        replaced = "--authorization-mode=*" if "--authorization-config" in added else "none"
         script = made / name
-        script.write_text(f'#!/bin/sh\nexec {file} "$@" {added}\n')
+        script.write_text(_STARTER.format(file=file, added=added, replaced=replaced))
         script.chmod(0o755)
     return made
 
