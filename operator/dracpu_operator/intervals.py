@@ -6,8 +6,8 @@ from typing import Final
 from dracpu_api.settings import REMOVAL_SECONDS
 
 # How long after a scheduler has chosen a device the claim may be allocated: plugins at Permit hold a pod for up to 15
-# minutes, then VolumeBinding waits for volumes for up to 10 minutes by default, and only then DynamicResources writes
-# the allocation. Five minutes more are for requests that are repeated, and for clocks that differ.
+# minutes; then, up to Kubernetes 1.35, VolumeBinding waits for volumes for up to 10 minutes by default; only then
+# DynamicResources writes the allocation. Five minutes more are for repeated requests, and for clocks that differ.
 FOLLOWING_SECONDS: Final = 1800.0
 
 

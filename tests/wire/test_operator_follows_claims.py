@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pytest
 from fake_agents import FakeAgents
@@ -19,6 +20,7 @@ from dracpu_operator.api.agent_reports import AgentReports
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
 from dracpu_operator.known import claimwatch
+from dracpu_operator.known.claimwatch import ClaimWatch
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics
 from dracpu_operator.reconcile import Reconciler
@@ -294,3 +296,60 @@ async def test_a_refused_list_of_claims_is_reported_and_tried_again(rollout: Rol
         rollout.api.fail("GET resourceclaims", 403, "Forbidden", "not allowed", times=3)
         rollout.edit(mode="individual")
         await rollout.lists_as_outstanding("c")
+
+
+async def test_after_a_restore_of_the_api_servers_data_claims_are_listed_again(rollout: Rollout) -> None:
+    async with ClaimWatch(rollout.cluster, QUICK, lambda nodes: None, lambda: None) as watch:
+        await watch.start()
+        restore = rollout.api.backup()
+        for name in ("lost", "lost-as-well"):
+            rollout.claim(name)
+        await watch.refresh()
+        restore()
+        rollout.claim("after")
+        await watch.refresh()
+        assert known(watch) == stored(rollout.api)
+        assert rollout.lists == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_after_any_faults_the_claims_are_those_that_the_api_server_has(rollout: Rollout, seed: int) -> None:
+    random, api, changes = Random(seed), rollout.api, set[str]()
+    faults = [api.cut_watches, api.expire_watches, api.hold_watches, api.release_watches, api.bookmark]
+    async with ClaimWatch(rollout.cluster, QUICK, changes.update, lambda: None) as watch:
+        for number in range(60):
+            present = [claim["metadata"]["name"] for claim in api.all("resourceclaims")]
+            match random.choice(["allocate", "move", "deallocate", "delete", "fault", "refresh", "wait"]):
+                case "allocate":
+                    rollout.claim(f"c{number}", node=random.choice(["n0", "n1"]))
+                case "deallocate" if present:
+                    api.edit("resourceclaims", f"default/{random.choice(present)}", lambda body: body.update(status={}))
+                case "move" if present:
+                    name = random.choice(present)
+                    api.remove("resourceclaims", f"default/{name}")
+                    rollout.claim(name, node="n1")
+                case "delete" if present:
+                    api.remove("resourceclaims", f"default/{random.choice(present)}")
+                case "fault":
+                    random.choice(faults)()
+                case "refresh":
+                    api.release_watches()
+                    await watch.refresh()
+                    assert known(watch) == stored(api)
+                case "wait":
+                    await asyncio.sleep(0.005)
+        api.release_watches()
+        await watch.refresh()
+        assert known(watch) == stored(api)
+
+
+def known(watch: ClaimWatch) -> set[tuple[str, str]]:
+    return {(node, claim.uid) for node in ("n0", "n1") for claim in watch.claims.of(node)}
+
+
+def stored(api: FakeApi) -> set[tuple[str, str]]:
+    return {
+        (result["pool"], claim["metadata"]["uid"])
+        for claim in api.all("resourceclaims")
+        for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+    }
