@@ -9,7 +9,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "
 CODE   := agent crds operator sandbox tests tools
 
 .DEFAULT_GOAL := help
-.PHONY: help sandbox venv check lint types imports generated record test test-cluster lab lab-down bench bench-operator generate format lock clean
+.PHONY: help sandbox venv check lint types imports generated record test test-cluster lab lab-down bench bench-operator bench-claims generate format lock clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: $(READY) ## Measure speed and memory, print tables
 
 bench-operator: $(READY) ## Measure the operator on a real API server with up to 15,000 nodes (ARGS=--sizes=500,1500)
 	PYTHONPATH=tests/support:tests/cluster:tests/bench $(BIN)/python -m fleet $(ARGS)
+
+bench-claims: $(READY) ## Measure what following claims costs on a real API server (ARGS="--nodes=500 --claims=5000")
+	PYTHONPATH=tests/support:tests/cluster:tests/bench $(BIN)/python -m fleet.claims $(ARGS)
 
 format: $(READY) ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix-only $(CODE)

@@ -10,6 +10,7 @@ from machine_answers import topology_of
 from dracpu_agent.report.node_status import topology_of as described
 from dracpu_api.conditions import NodeCondition, NodeReason, Phase
 from dracpu_api.cpuset import EMPTY
+from dracpu_api.names import CAPACITY_CPU, DRIVER
 from dracpu_api.resources import Json, JsonObject
 from dracpu_sandbox.machines.presets import XEON_SNC2
 
@@ -171,6 +172,52 @@ def applied(revision: str) -> JsonObject:
         "claims": [],
         "claimsTotal": 0,
         "conditions": _conditions({}),
+    }
+
+
+def claim(name: str, namespace: str) -> JsonObject:
+    """A claim as it is created from a template for a pod."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"pod-of-{name}"}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": {"resource.kubernetes.io/pod-claim-name": "cpus"},
+            "finalizers": ["resource.kubernetes.io/delete-protection"],
+            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+        },
+        "spec": {
+            "devices": {
+                "requests": [
+                    {
+                        "name": "cpus",
+                        "exactly": {
+                            "deviceClassName": DRIVER,
+                            "count": 1,
+                            "capacity": {"requests": {CAPACITY_CPU: "4"}},
+                        },
+                    }
+                ]
+            }
+        },
+    }
+
+
+def claim_status(name: str, node_name: str) -> JsonObject:
+    """The status of a claim that is allocated, reserved for its pod and prepared."""
+    share = {"driver": DRIVER, "pool": node_name, "device": "cpudevnuma000"}
+    identity = {"shareID": "8f2c6f0e-4b1c-4f55-9d5c-2f1a6a1c0d11"}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name]}]}
+    return {
+        "allocation": {
+            "allocationTimestamp": now(),
+            "devices": {"results": [{"request": "cpus", **share, **identity, "consumedCapacity": {CAPACITY_CPU: "4"}}]},
+            "nodeSelector": {"nodeSelectorTerms": [term]},
+        },
+        "reservedFor": [{"resource": "pods", "name": name, "uid": f"pod-of-{name}"}],
+        "devices": [{**share, **identity, "data": {"cpuset": "2-3,66-67"}}],
     }
 
 
