@@ -6,7 +6,8 @@ server, so the operator may end at any moment and another one continues.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NoReturn
@@ -25,7 +26,8 @@ from dracpu_operator.api.statuses import StatusWriter
 from dracpu_operator.api.writes import CpuNodeWriter
 from dracpu_operator.decide.agent_reports import report_of
 from dracpu_operator.decide.agents import Agents
-from dracpu_operator.decide.plan import Plan, Situation, make_plan, spec_of
+from dracpu_operator.decide.pace import Pace
+from dracpu_operator.decide.plan import Memory, Plan, Situation, make_plan, spec_of
 from dracpu_operator.decide.records import TIME_FORMAT
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
@@ -65,6 +67,8 @@ class Reconciler:
         self._statuses = StatusWriter(fleet, cluster, events, metrics, intervals)
         self._backoff = Backoff(intervals.retry_first, intervals.retry_cap)
         self._outstanding = OutstandingLists(fleet, cluster, self._writer, intervals)
+        self._pace = Pace(intervals.debounce)
+        self._memory = Memory()
         self._problem = "the cluster's objects have not been listed yet"
         self._busy_since: float | None = None
         self._recheck_at = 0.0
@@ -121,7 +125,7 @@ class Reconciler:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(min(times)):
                 await self._fleet.changed.wait()
-        await asyncio.sleep(self._intervals.debounce)
+        await asyncio.sleep(self._pace.pause(_now()))
 
     async def _load(self) -> None:
         # a plan needs all objects: a CpuNode would be removed as long as its config is not known
@@ -144,28 +148,51 @@ class Reconciler:
             await self._recheck()
         await self._writer.run([self._writer.read_again(name) for name in sorted(fleet.to_read_again)])
         situation = self._situation()
-        plan = make_plan(fleet.nodes, fleet.configs, fleet.cpu_nodes, situation)
+        plan = self._plan(situation)
         if any(change.current is None and not self._is_fresh(change.node.name) for change in plan.changes):
             # a CpuNode is created only for a Node that was seen just now: else the garbage collector would delete it
             await relist_nodes(fleet, self._cluster)
-            plan = make_plan(fleet.nodes, fleet.configs, fleet.cpu_nodes, situation)
+            plan = self._plan(situation)
         try:
             await self._write(plan, situation)
         except ApiError:  # the statuses report the writes that succeeded
             await self._report(plan, situation)
             raise
         await self._report(plan, situation)
+        self._pace.ended(_now())
+
+    def _plan(self, situation: Situation) -> Plan:
+        fleet = self._fleet
+        with self._computing():
+            return make_plan(fleet.nodes, fleet.configs, fleet.cpu_nodes, situation)
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        began = time.thread_time()
+        yield
+        self._pace.computed(time.thread_time() - began)
 
     def _situation(self) -> Situation:
         fleet, now = self._fleet, self._clock()
         agents = Agents(
             fleet.agents, fleet.daemon_sets.values(), fleet.cpu_nodes, now.strftime(TIME_FORMAT), self._absent_since
         )
-        return Situation(now, agents, self._refusals.blocked(_now()), self._refusals.reasons(), self._intervals.removal)
+        return Situation(
+            now,
+            agents,
+            self._refusals.blocked(_now()),
+            self._refusals.reasons(),
+            self._intervals.removal,
+            self._memory,
+        )
 
     async def _report(self, plan: Plan, situation: Situation) -> None:
-        self._report_agents(situation.agents)
-        await self._statuses.write(plan.selected, situation.agents, self._refusals.reasons())
+        with self._computing():
+            self._report_agents(situation.agents)
+            statuses = self._statuses.compute(
+                plan.selected, situation.agents, self._refusals.reasons(), self._memory.members
+            )
+        await self._statuses.write(statuses)
 
     def _report_agents(self, agents: Agents) -> None:
         due = {}

@@ -1,6 +1,7 @@
 """Measures what a reconcile computes when nothing has changed: the plan, what agents' pods show, and all statuses.
 Asserts no times."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import process_time
 
@@ -9,7 +10,7 @@ from fleets import config, cpu_node, node
 
 from dracpu_operator.decide.agent_reports import report_of
 from dracpu_operator.decide.agents import Agents
-from dracpu_operator.decide.plan import Situation, make_plan
+from dracpu_operator.decide.plan import Memory, Situation, make_plan
 from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.records import TIME_FORMAT, Agent, Config, CpuNode, DaemonSet, Node
 from dracpu_operator.decide.summary import status_of
@@ -47,21 +48,23 @@ class Fleet:
             for name in names
         }
         self.daemon_sets = [DaemonSet("agents", "uid", 1, nodes)]
+        self.memory = Memory()
 
     def _cpu_node(self, name: str, pool: str) -> CpuNode:
         wanted = self.configs[pool].wanted
         assert wanted is not None
-        return cpu_node(name, given=wanted.revision, applied=wanted.revision, follows=pool)
+        made = cpu_node(name, given=wanted.revision, applied=wanted.revision, follows=pool)
+        return replace(made, reported_agent={"ready": True, "reason": "Ready", "message": "", "since": NOW})
 
     def reconcile(self) -> None:
         """Does what the Reconciler does when nothing has to be written."""
         now = datetime.now(UTC)
         agents = Agents(self.pods, self.daemon_sets, self.cpu_nodes, now.strftime(TIME_FORMAT))
-        plan = make_plan(self.nodes, self.configs, self.cpu_nodes, Situation(now, agents))
+        plan = make_plan(self.nodes, self.configs, self.cpu_nodes, Situation(now, agents, memory=self.memory))
         assert not plan.changes
         for name, cpu_node_ in self.cpu_nodes.items():
             report_of(cpu_node_, agents.of(name))
         moment = Moment(NOW, trouble_before=NOW, silence_before=NOW)
         for selected in plan.selected.values():
-            progress = progress_of(selected, self.cpu_nodes, moment, agents)
+            progress = progress_of(selected, self.cpu_nodes, moment, agents, {}, self.memory.members)
             status_of(selected, self.cpu_nodes, progress, moment)

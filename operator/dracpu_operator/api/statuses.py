@@ -8,7 +8,7 @@ write and the answer to it.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -24,6 +24,7 @@ from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
 from dracpu_operator.decide.summary import status_of
+from dracpu_operator.decide.up_to_date import Members
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics
@@ -52,23 +53,36 @@ class StatusWriter:
         self._intervals = intervals
         self._written: dict[str, Written] = {}  # by the config's UID
 
-    async def write(self, selected: Mapping[str, Selected], agents: Agents, refused: Mapping[str, str]) -> None:
-        """Writes the statuses of all configs. `refused` are the nodes whose CpuNode the API server refused, with its
-        words. An error does not keep the other statuses from being written, and the first error is raised at the
-        end."""
+    def compute(
+        self,
+        selected: Mapping[str, Selected],
+        agents: Agents,
+        refused: Mapping[str, str],
+        remembered: Members | None = None,
+    ) -> list[tuple[Selected, Json]]:
+        """Each config with its status as it should be. `refused` are the nodes whose CpuNode the API server refused,
+        with its words."""
         self.due_at = float("inf")
         cpu_nodes = self._fleet.cpu_nodes
         moment = _moment(datetime.now(UTC), self._intervals)
         progress = {
-            name: progress_of(followed, cpu_nodes, moment, agents, refused) for name, followed in selected.items()
+            name: progress_of(followed, cpu_nodes, moment, agents, refused, remembered)
+            for name, followed in selected.items()
         }
         self._metrics.set_nodes(progress)
         if any(counted.has_recent_trouble for counted in progress.values()):
             self.due_at = _now() + self._intervals.trouble
+        return [
+            (followed, status_of(followed, cpu_nodes, progress[name], moment)) for name, followed in selected.items()
+        ]
+
+    async def write(self, statuses: Sequence[tuple[Selected, Json]]) -> None:
+        """Writes the statuses of all configs. An error does not keep the other statuses from being written, and the
+        first error is raised at the end."""
         errors: list[ApiError] = []
-        for name, followed in selected.items():
+        for followed, status in statuses:
             try:
-                await self._write(followed, status_of(followed, cpu_nodes, progress[name], moment))
+                await self._write(followed, status)
             except ApiError as error:
                 self._metrics.requested("status", "error")
                 errors.append(error)

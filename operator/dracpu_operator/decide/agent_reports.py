@@ -32,7 +32,7 @@ def report_of(cpu_node: CpuNode, agent: Agent | None) -> Report | None:
     if agent is None:
         return None
     before = cpu_node.reported_agent
-    if (before.get("ready"), before.get("reason")) == (agent.ready, agent.reason):
+    if before.get("ready") == agent.ready and before.get("reason") == agent.reason:
         return None
     fields = {
         "ready": agent.ready,

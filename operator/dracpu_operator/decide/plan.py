@@ -2,7 +2,7 @@
 out."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dracpu_api.settings import REMOVAL_SECONDS, CpuNodeSpec
@@ -11,8 +11,8 @@ from dracpu_operator.decide.outstanding import ClaimsByNode, outstanding
 from dracpu_operator.decide.records import Config, CpuNode, Node
 from dracpu_operator.decide.removals import Removals, by_config, charged, removals_of, rollout_of
 from dracpu_operator.decide.rollout import Member, next_nodes
-from dracpu_operator.decide.selection import Selected, select
-from dracpu_operator.decide.up_to_date import is_edited, member_of
+from dracpu_operator.decide.selection import Claimants, Selected, select
+from dracpu_operator.decide.up_to_date import Members
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,19 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What was computed about single nodes in former reconciles. Decisions are the same without it, and take longer."""
+
+    claimants: Claimants = field(default_factory=Claimants)
+    members: Members = field(default_factory=Members)
+
+    def keep(self, nodes: Collection[str]) -> None:
+        """Forgets nodes that do not exist any more."""
+        self.claimants.keep(nodes)
+        self.members.keep(nodes)
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """What decisions depend on besides the objects."""
 
@@ -60,15 +73,17 @@ class Situation:
     blocked: Collection[str] = ()  # nodes whose CpuNode cannot be written at the moment
     refused: Collection[str] = ()  # nodes whose CpuNode the API server refused to write the last time
     grace: float = REMOVAL_SECONDS  # the seconds that nodes keep their devices which no config selects any more
+    memory: Memory = field(default_factory=Memory)
 
 
 def make_plan(
     nodes: Mapping[str, Node], configs: Mapping[str, Config], cpu_nodes: Mapping[str, CpuNode], situation: Situation
 ) -> Plan:
     """Decides for all nodes at once, in the order of their names."""
-    agents = situation.agents
+    agents, memory = situation.agents, situation.memory
+    memory.keep(nodes)
     free, kept = _sorted_by_freedom(nodes, configs, cpu_nodes)
-    selected = select(free, configs.values(), agents)
+    selected = select(free, configs.values(), agents, memory.claimants)
     for name, followers in kept.items():
         if name in configs:
             selected.setdefault(name, Selected(configs[name])).nodes.extend(followers)
@@ -79,12 +94,14 @@ def make_plan(
     }
     situation = replace(situation, blocked={*situation.blocked, *orphans})  # deleted before they are created again
     leaving = by_config(_unselected(free, selected.values(), cpu_nodes, orphans), configs)
+    present = {name: cpu_node for name, cpu_node in cpu_nodes.items() if name not in orphans} if orphans else cpu_nodes
     removals = Removals()
     changes: list[Change] = []
     for name in {**selected, **leaving}:
         followed, config = selected.get(name), configs.get(name)
-        members = [] if followed is None else _members(followed, cpu_nodes, orphans, agents)
+        members: list[Member] = []
         if followed is not None:
+            members = memory.members.of(followed.config, [node.name for node in followed.nodes], present, agents)
             followed.leaving.extend(leaving[name])
             changes += _changes(followed, members, situation)
         removals = removals.joined(
@@ -165,16 +182,6 @@ def _unselected(
             yield cpu_node
 
 
-def _members(
-    selected: Selected, cpu_nodes: Mapping[str, CpuNode], orphans: Collection[str], agents: Agents
-) -> list[Member]:
-    members = []
-    for node in selected.nodes:
-        cpu_node = None if node.name in orphans else cpu_nodes.get(node.name)
-        members.append(member_of(selected.config, node.name, cpu_node, agents))
-    return members
-
-
 def _changes(selected: Selected, members: Sequence[Member], situation: Situation) -> Iterator[Change]:
     config = selected.config
     if config.wanted is None:
@@ -183,7 +190,7 @@ def _changes(selected: Selected, members: Sequence[Member], situation: Situation
     blocked, refused = situation.blocked, situation.refused
     due = set(next_nodes(config.wanted.spec.rollout, members, leaving=leaving, blocked=blocked, refused=refused))
     for node, member in zip(selected.nodes, members, strict=True):
-        corrected = node.name not in blocked and _needs_correction(config, node, member.cpu_node)
+        corrected = _needs_correction(config, node, member) and node.name not in blocked
         if node.name in due or corrected:
             # a node that the former settings may have taken down uses the budget until its agent is back
             was_ready = None if member.agent is None else member.agent.ready or member.went_down
@@ -198,9 +205,10 @@ def _returned(selected: Iterable[Selected], cpu_nodes: Mapping[str, CpuNode]) ->
                 yield name
 
 
-def _needs_correction(config: Config, node: Node, cpu_node: CpuNode | None) -> bool:
+def _needs_correction(config: Config, node: Node, member: Member) -> bool:
     """True when the CpuNode has the right revision but is wrong otherwise: it names another config, the Node does not
     own it, or somebody has edited its settings. A correction uses no budget."""
+    cpu_node = member.cpu_node
     if cpu_node is None or config.wanted is None or cpu_node.given != config.wanted.revision:
         return False
-    return (cpu_node.config_name, cpu_node.owner) != (config.name, node.uid) or is_edited(cpu_node, config)
+    return member.edited or (cpu_node.config_name, cpu_node.owner) != (config.name, node.uid)

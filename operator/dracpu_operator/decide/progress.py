@@ -9,7 +9,7 @@ from dracpu_operator.decide.agents import UNKNOWN, Agents
 from dracpu_operator.decide.records import Agent, CpuNode, Trouble
 from dracpu_operator.decide.rollout import Member, budget
 from dracpu_operator.decide.selection import Selected
-from dracpu_operator.decide.up_to_date import member_of
+from dracpu_operator.decide.up_to_date import Members
 
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -64,25 +64,28 @@ def progress_of(
     moment: Moment,
     agents: Agents = UNKNOWN,
     refused: Mapping[str, str] = _NONE,
+    remembered: Members | None = None,
 ) -> Progress:
     """Counts the nodes of a config. `refused` are the nodes whose CpuNode the API server refused, with its words."""
-    config = selected.config
-    members = [member_of(config, node.name, cpu_nodes.get(node.name), agents) for node in selected.nodes]
+    names = [node.name for node in selected.nodes]
+    everybody = (remembered or Members()).of(selected.config, names, cpu_nodes, agents)
+    members = [member for member in everybody if not member.is_settled or member.name in refused]
+    settled = len(everybody) - len(members)  # these have applied the settings, serve claims, and count nowhere else
     present = [cpu_node for member in members if (cpu_node := member.cpu_node) is not None]
     failed = {cpu_node.name for cpu_node in present if cpu_node.phase is Phase.FAILED}
     down = {member.name for member in members if member.name not in failed and _is_down(member, moment)}
-    unanswered = {
-        member.name for member in members if member.name not in failed | down and _is_unanswered(member, moment)
-    }
+    excluded = failed | down
+    unanswered = {member.name for member in members if member.name not in excluded and _is_unanswered(member, moment)}
     applied = {member.name for member in members if _has_applied(member)}
     frozen = {cpu_node.name for cpu_node in present if cpu_node.unreadable}
     resting = applied | failed | down | unanswered | frozen
     troubled = {cpu_node.name for cpu_node in present if _has_trouble(cpu_node, moment)}
-    wanted = config.wanted
+    without_service = troubled | down
+    wanted = selected.config.wanted
     return Progress(
-        selected=len(members),
+        selected=len(everybody),
         without_agent=len(selected.without_agent),
-        applied=len(applied),
+        applied=len(applied) + settled,
         changing=_of(present, {member.name for member in members if member.up_to_date} - resting),
         failed=_of(present, failed),
         down=tuple(member.agent for member in members if member.name in down and member.agent is not None),
@@ -95,8 +98,8 @@ def progress_of(
         waiting=sum(not member.up_to_date and member.name not in down for member in members),
         busy=len(members) - len(resting),
         stuck=sum(member.unavailable and member.name in resting for member in members),
-        serving=sum(_serves(cpu_node) and cpu_node.name not in troubled | down for cpu_node in present),
-        limit=budget(wanted.spec.rollout, len(members) + len(selected.leaving)) if wanted else 1,
+        serving=sum(_serves(cpu_node) and cpu_node.name not in without_service for cpu_node in present) + settled,
+        limit=budget(wanted.spec.rollout, len(everybody) + len(selected.leaving)) if wanted else 1,
         has_recent_trouble=any(_may_become_trouble(member, moment) for member in members),
     )
 

@@ -12,6 +12,7 @@ them after all other nodes, because they may be what the agent needs to run.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from dracpu_api.conditions import Phase
@@ -21,7 +22,7 @@ from dracpu_operator.decide.records import Agent, CpuNode
 PROBATION_SECONDS: Final = 600  # settings that end an agent do so within this time after the node was given them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that answers are computed once
 class Member:
     """A node that follows a config; `cpu_node` is None before its first settings."""
 
@@ -29,8 +30,9 @@ class Member:
     cpu_node: CpuNode | None
     agent: Agent | None = None  # None: nothing is known about agents
     up_to_date: bool = False  # it was given the config's present settings
+    edited: bool = False  # somebody else has changed these settings since
 
-    @property
+    @cached_property
     def is_down(self) -> bool:
         """True when the node has no agent that is ready."""
         return self.agent is not None and not self.agent.ready
@@ -44,12 +46,22 @@ class Member:
             return False
         return not cpu_node.arrived or _seconds_between(cpu_node.given_at, self.agent.since) <= PROBATION_SECONDS
 
-    @property
+    @cached_property
     def unavailable(self) -> bool:
         """True when the node uses the budget."""
         if self.cpu_node is None or self.cpu_node.phase is None or self.cpu_node.starting:
             return False
         return self.went_down if self.is_down else self.cpu_node.unavailable
+
+    @cached_property
+    def is_settled(self) -> bool:
+        """True when there is nothing to do or to report about the node, whatever the time: it has applied the present
+        settings, and neither it nor its agent has a problem. Of 15,000 nodes nearly all are settled."""
+        cpu_node = self.cpu_node
+        if cpu_node is None or not self.up_to_date or self.is_down:
+            return False
+        has_problem = bool(cpu_node.unreadable or cpu_node.troubles or cpu_node.ignored)
+        return cpu_node.arrived and cpu_node.phase in {Phase.READY, Phase.DRAINING, Phase.PENDING} and not has_problem
 
 
 def budget(rollout: Rollout, members: int) -> int:

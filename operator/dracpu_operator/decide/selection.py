@@ -1,6 +1,6 @@
 """Which config a node follows. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,12 +22,44 @@ class Selected:
     lost: dict[str, list[str]] = field(default_factory=dict)  # config of the same priority -> nodes that follow it
 
 
-def select(nodes: Iterable[Node], configs: Iterable[Config], agents: Agents = UNKNOWN) -> dict[str, Selected]:
+class Claimants:
+    """The configs that select each node, remembered from one reconcile to the next."""
+
+    def __init__(self) -> None:
+        self._configs: Sequence[Config] = ()  # valid ones, the one that wins first
+        self._known: dict[str, tuple[Node, Sequence[Config]]] = {}
+
+    def use(self, configs: Sequence[Config]) -> None:
+        """Forgets all nodes when the configs are others than before."""
+        if configs != self._configs:
+            self._configs = configs
+            self._known = {}
+
+    def of(self, node: Node) -> Sequence[Config]:
+        """The configs that select a node, the one that wins first."""
+        known = self._known.get(node.name)
+        if known is None or known[0] is not node:
+            same = known is not None and known[0].labels == node.labels
+            claimants = known[1] if known and same else [config for config in self._configs if follows(config, node)]
+            known = self._known[node.name] = node, claimants
+        return known[1]
+
+    def keep(self, nodes: Collection[str]) -> None:
+        """Forgets nodes that do not exist any more."""
+        if len(self._known) > len(nodes):
+            self._known = {name: known for name, known in self._known.items() if name in nodes}
+
+
+def select(
+    nodes: Iterable[Node], configs: Iterable[Config], agents: Agents = UNKNOWN, remembered: Claimants | None = None
+) -> dict[str, Selected]:
     """Each valid config by name, with its nodes in the order given. A node that is to have no agent follows none."""
     ordered = sorted((config for config in configs if config.wanted is not None), key=precedence)
     selected = {config.name: Selected(config) for config in ordered}
+    remembered = remembered or Claimants()
+    remembered.use(ordered)
     for node in nodes:
-        claimants = [config for config in ordered if follows(config, node)]
+        claimants = remembered.of(node)
         if not claimants:
             continue
         winner = claimants[0]

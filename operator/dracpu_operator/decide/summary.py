@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from dracpu_api.conditions import ConfigCondition, ConfigReason
@@ -39,10 +40,7 @@ def status_of(
             "failed": len(progress.failed),
             "withoutAgent": progress.without_agent,
         },
-        "cpus": {
-            name: sum(getattr(counts, name) for counts in cpus)
-            for name in ("total", "reserved", "exclusive", "available")
-        },
+        "cpus": {name: sum(map(attrgetter(name), cpus)) for name in ("total", "reserved", "exclusive", "available")},
         "conditions": [
             _condition(kind, verdict, before.get(kind, {}), config.generation, moment.now)
             for kind, verdict in _verdicts(selected, progress).items()
