@@ -5,8 +5,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import NoReturn
 
 import structlog
 
@@ -20,8 +21,9 @@ from dracpu_operator.http import Reasons, pages
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known import kopf_watch
 from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.known.follow import Follower
+from dracpu_operator.known.followers import agent_followers, object_followers, troubles, until_settled
 from dracpu_operator.known.handlers import registry_for
-from dracpu_operator.known.nodewatch import NodeWatch
 from dracpu_operator.metrics import Metrics
 from dracpu_operator.options import RunOptions
 from dracpu_operator.reconcile import Reconciler
@@ -49,17 +51,29 @@ async def run(
         events = Events(cluster, instance)
         reports = AgentReports(fleet, cluster, events, metrics, intervals)
         reconciler = Reconciler(fleet, cluster, events, reports, metrics, intervals)
+        namespace = options.namespace or access.own_namespace()
+        followers = [
+            *object_followers(fleet, cluster, intervals),
+            *agent_followers(fleet, cluster, intervals, namespace),
+        ]
+        for follower in followers:
+            metrics.show_following(follower.scope.resource.plural, partial(getattr, follower, "is_following"))
+
+        def ready() -> list[str]:
+            return [*troubles(followers), *reconciler.ready()]
+
         async with (
-            PageServer(
-                options.http_address, pages(live=reconciler.live, ready=reconciler.ready, metrics=metrics)
-            ) as http,
+            PageServer(options.http_address, pages(live=reconciler.live, ready=ready, metrics=metrics)) as http,
             asyncio.TaskGroup() as group,
         ):
             # when kopf ends, it cancels every task that was started after it: these are started before
             requesting = {
-                group.create_task(reconciler.run(), name="reconciler"),
+                group.create_task(_run_when_settled(reconciler, followers), name="reconciler"),
                 group.create_task(reports.run(), name="agent reports"),
-                group.create_task(NodeWatch(fleet, cluster, intervals).run(), name="nodes"),
+                *(
+                    group.create_task(follower.run(), name=f"following {follower.scope.resource.plural}")
+                    for follower in followers
+                ),
             }
             cancelling = group.create_task(kopf_watch.cancel_watches_again(), name="cancelling")
             stopping = group.create_task(stop.wait(), name="stop")
@@ -94,3 +108,8 @@ async def run(
     if watching is not None and not watching.cancelled() and (error := watching.result()) is not None:
         raise WatchError(f"watching the API server failed for good: {error}") from error
     log.info("stopped")
+
+
+async def _run_when_settled(reconciler: Reconciler, followers: Sequence[Follower]) -> NoReturn:
+    await until_settled(followers)
+    await reconciler.run()

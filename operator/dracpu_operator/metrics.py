@@ -1,6 +1,6 @@
 """The operator's metrics, for dashboards and alerts. Labels name configs, never nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -43,6 +43,12 @@ class Metrics:
             ["request", "result"],
             registry=self._registry,
         )
+        self._following = Gauge(
+            f"{_PREFIX}_following",
+            "1 while the operator has a watch of these objects, else 0",
+            ["resource"],
+            registry=self._registry,
+        )
         ProcessCollector(registry=self._registry)
 
     def reconciled(self, result: Result, seconds: float) -> None:
@@ -66,6 +72,10 @@ class Metrics:
             self._nodes.labels(config, "down").set(len(counted.down))
             self._nodes.labels(config, "leaving").set(len(counted.leaving))
             self._nodes.labels(config, "without_agent").set(counted.without_agent)
+
+    def show_following(self, resource: str, is_following: Callable[[], bool]) -> None:
+        """Adds the gauge of a watch; `is_following` is called whenever the metrics are read."""
+        self._following.labels(resource).set_function(is_following)
 
     def render(self) -> bytes:
         """The metrics in the text format of Prometheus."""

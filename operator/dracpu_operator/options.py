@@ -8,9 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from dracpu_api.command_line import HTTP_ADDRESS, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, add_option
+from dracpu_api.command_line import HTTP_ADDRESS, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, Option, add_option
 
 PREFIX: Final = "DRACPU_OPERATOR_"
+NAMESPACE: Final = Option("--namespace", "", "namespace of the agents; without one, that of the operator's own pod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class RunOptions:
     http_address: str
     log_format: str = "json"
     log_level: str = "info"
+    namespace: str = ""  # of the agents; "": that of the operator's own pod
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> argparse.Namespace:
@@ -43,7 +45,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     validate.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object or several; - reads stdin")
     for command in (run, default_config, check):
         add_option(command, KUBECONFIG, prefix=PREFIX, environment=environment)
-    for option in (HTTP_ADDRESS, LOG_FORMAT, LOG_LEVEL):
+    for option in (NAMESPACE, HTTP_ADDRESS, LOG_FORMAT, LOG_LEVEL):
         add_option(run, option, prefix=PREFIX, environment=environment)
     return parser.parse_args(arguments)
 
@@ -55,6 +57,7 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
         http_address=parsed.http_address,
         log_format=parsed.log_format,
         log_level=parsed.log_level,
+        namespace=parsed.namespace,
     )
 
 

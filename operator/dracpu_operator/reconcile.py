@@ -16,7 +16,6 @@ import structlog
 
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError
-from dracpu_api.resources import CONFIGS, CPU_NODES, NODES
 from dracpu_operator.api.agent_reports import AgentReports, Due
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
@@ -25,13 +24,14 @@ from dracpu_operator.api.refusals import Refusals
 from dracpu_operator.api.statuses import StatusWriter
 from dracpu_operator.api.writes import CpuNodeWriter
 from dracpu_operator.decide.agent_reports import report_of
-from dracpu_operator.decide.agents import Agents
+from dracpu_operator.decide.agents import UNKNOWN, Agents
 from dracpu_operator.decide.pace import Pace
 from dracpu_operator.decide.plan import Memory, Plan, Situation, make_plan, spec_of
 from dracpu_operator.decide.records import TIME_FORMAT
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
-from dracpu_operator.known.nodewatch import relist_nodes
+from dracpu_operator.known.follow import list_all
+from dracpu_operator.known.followers import CONFIG_SCOPE, NODE_SCOPE
 from dracpu_operator.metrics import Metrics
 
 log = structlog.get_logger()
@@ -40,7 +40,8 @@ _STUCK_SECONDS: Final = 600.0  # a reconcile of 5,000 nodes with all its writes 
 
 
 class Reconciler:
-    """Runs until cancelled. `loaded` is set once all objects have been listed."""
+    """Runs until cancelled; Nodes and CpuNodes have to be known before. `loaded` is set once all configs have been
+    listed, too."""
 
     def __init__(
         self,
@@ -129,13 +130,8 @@ class Reconciler:
 
     async def _load(self) -> None:
         # a plan needs all objects: a CpuNode would be removed as long as its config is not known
-        fleet, cluster = self._fleet, self._cluster
-        async for raw in cluster.items(CONFIGS):
-            fleet.store_config(raw)
-        async for raw in cluster.items(CPU_NODES):
-            fleet.store_cpu_node(raw)
-        async for raw in cluster.items(NODES, metadata_only=True):
-            fleet.store_node(raw)
+        fleet = self._fleet
+        await list_all(self._cluster, CONFIG_SCOPE, fleet.config_table)
         self._recheck_at = _now() + self._intervals.first_recheck
         log.info(
             "all objects listed", configs=len(fleet.configs), nodes=len(fleet.nodes), cpu_nodes=len(fleet.cpu_nodes)
@@ -151,7 +147,7 @@ class Reconciler:
         plan = self._plan(situation)
         if any(change.current is None and not self._is_fresh(change.node.name) for change in plan.changes):
             # a CpuNode is created only for a Node that was seen just now: else the garbage collector would delete it
-            await relist_nodes(fleet, self._cluster)
+            await list_all(self._cluster, NODE_SCOPE, fleet.node_table)
             plan = self._plan(situation)
         try:
             await self._write(plan, situation)
@@ -174,9 +170,10 @@ class Reconciler:
 
     def _situation(self) -> Situation:
         fleet, now = self._fleet, self._clock()
-        agents = Agents(
-            fleet.agents, fleet.daemon_sets.values(), fleet.cpu_nodes, now.strftime(TIME_FORMAT), self._absent_since
-        )
+        agents = UNKNOWN
+        if fleet.follows_agents:
+            present = now.strftime(TIME_FORMAT)
+            agents = Agents(fleet.agents, fleet.daemon_sets.values(), fleet.cpu_nodes, present, self._absent_since)
         return Situation(
             now,
             agents,
@@ -222,13 +219,8 @@ class Reconciler:
         await self._writer.run(jobs)
 
     async def _recheck(self) -> None:
-        """Lists configs and CpuNodes again, because watches may miss a deletion. The watch of Nodes does so by
-        itself."""
-        fleet, cluster = self._fleet, self._cluster
-        configs = list(fleet.configs.values())
-        fleet.recheck_configs(configs, [raw async for raw in cluster.items(CONFIGS)])
-        cpu_nodes = list(fleet.cpu_nodes.values())
-        fleet.recheck_cpu_nodes(cpu_nodes, [raw async for raw in cluster.items(CPU_NODES, metadata_only=True)])
+        """Lists configs again, because kopf's watch may miss a deletion."""
+        await list_all(self._cluster, CONFIG_SCOPE, self._fleet.config_table)
         self._recheck_at = _now() + self._intervals.recheck
 
     def _is_fresh(self, node: str) -> bool:

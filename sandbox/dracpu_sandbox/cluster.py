@@ -22,7 +22,7 @@ from dracpu_sandbox.client import KubeClient
 from dracpu_sandbox.controlplane import built_in
 from dracpu_sandbox.errors import SandboxError, cause
 from dracpu_sandbox.folder import KUBECONFIG, folder
-from dracpu_sandbox.install import DEFAULT_CONFIG, install
+from dracpu_sandbox.install import DEFAULT_CONFIG, NAMESPACE, install
 from dracpu_sandbox.logs import WRITER, recorded
 from dracpu_sandbox.machines.description import Machine
 from dracpu_sandbox.node.agents import AgentKind
@@ -175,7 +175,7 @@ class Sandbox:
 
 async def _operate(kubeconfig: Path) -> None:
     try:
-        await operate(kubeconfig)
+        await operate(kubeconfig, namespace=NAMESPACE)
     except DriverError as error:
         raise SandboxError(f"the operator has stopped: {error}") from error
 

@@ -28,14 +28,15 @@ QUICK: Final = Intervals(
 _TLS_CLOSE_SECONDS: Final = 0.25
 
 
-async def operate(kubeconfig: Path, intervals: Intervals = QUICK) -> None:
-    """Runs the operator until it is cancelled, then waits for its end. Raises the error if the operator fails."""
+async def operate(kubeconfig: Path, intervals: Intervals = QUICK, namespace: str = "") -> None:
+    """Runs the operator until it is cancelled, then waits for its end. Raises the error if the operator fails.
+    `namespace` is that of the agents' pods, which it else does not follow."""
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
 
     def serve() -> None:
         WRITER.set("operator")
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(_serve(RunOptions(kubeconfig, "127.0.0.1:0"), stop, intervals))
+            runner.run(_serve(RunOptions(kubeconfig, "127.0.0.1:0", namespace=namespace), stop, intervals))
 
     with ThreadPoolExecutor(1, "operator") as executor:
         serving = asyncio.get_running_loop().run_in_executor(executor, serve)

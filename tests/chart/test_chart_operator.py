@@ -5,6 +5,7 @@ import yaml
 from helm_chart import CHART, NAMESPACE, Manifest, container_of, pod_of, render, rights_of
 
 from dracpu_operator import options
+from dracpu_operator.known.read_agents import AGENT_LABELS
 
 # all objects with pods of the operator's image
 WORKLOADS = [
@@ -113,9 +114,16 @@ class TestOperator:
         assert (parsed.http_address, parsed.log_level, parsed.log_format) == (":9090", "debug", "text")
         assert container["ports"] == [{"name": "http", "containerPort": 9090}]
 
-    def test_gets_the_name_of_its_pod_for_events(self, deployment: Manifest) -> None:
-        (variable,) = container_of(deployment)["env"]
-        assert variable == {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    def test_gets_the_name_of_its_pod_for_events_and_the_namespace_of_the_agents(self, deployment: Manifest) -> None:
+        variables = {found["name"]: found["valueFrom"] for found in container_of(deployment)["env"]}
+        assert variables["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+        assert variables["POD_NAMESPACE"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
+
+    def test_selects_the_pods_and_the_daemon_set_of_the_chart(self) -> None:
+        daemon_set = render().only("DaemonSet")
+        labels = dict(label.split("=") for label in AGENT_LABELS.split(","))
+        assert labels.items() <= daemon_set["metadata"]["labels"].items()
+        assert labels.items() <= daemon_set["spec"]["template"]["metadata"]["labels"].items()
 
     def test_is_selected_by_labels_that_upgrades_do_not_change(self, deployment: Manifest) -> None:
         labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -145,11 +153,19 @@ class TestOperatorRights:
         assert role["metadata"]["namespace"] == "default"
         assert rights_of(role) == {("events.k8s.io", "events"): {"create"}}
 
-    @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
-    def test_belong_to_the_service_account_of_the_pod(self, kind: str, deployment: Manifest) -> None:
-        binding = render().named(f"{kind}Binding", "dracpu-operator")
+    def test_to_follow_the_agents_are_limited_to_their_namespace(self) -> None:
+        role = render().named("Role", "dracpu-operator-agents")
+        assert role["metadata"]["namespace"] == NAMESPACE
+        assert rights_of(role) == {("", "pods"): {"list", "watch"}, ("apps", "daemonsets"): {"list", "watch"}}
+
+    @pytest.mark.parametrize(
+        ("kind", "role"),
+        [("ClusterRole", "dracpu-operator"), ("Role", "dracpu-operator"), ("Role", "dracpu-operator-agents")],
+    )
+    def test_belong_to_the_service_account_of_the_pod(self, kind: str, role: str, deployment: Manifest) -> None:
+        binding = render().named(f"{kind}Binding", role)
         name = pod_of(deployment)["serviceAccountName"]
-        assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "dracpu-operator"}
+        assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]
 
 
@@ -158,21 +174,21 @@ class TestNoAccountOfTheChart:
         return [*render().of_kind("ClusterRole"), *render().of_kind("Role")]
 
     def test_has_a_right_with_a_wildcard(self) -> None:
-        assert len(self.roles()) == 5
+        assert len(self.roles()) == 6
         for role in self.roles():
             for rule in role["rules"]:
                 assert not [word for words in rule.values() for word in words if "*" in word]
 
     def test_has_rights_that_allow_it_to_gain_others(self) -> None:
         resources = {resource for role in self.roles() for _, resource in rights_of(role)}
-        assert not resources & {"secrets", "pods", "pods/exec", "serviceaccounts/token", "configmaps"}
+        assert not resources & {"secrets", "pods/exec", "serviceaccounts/token", "configmaps"}
         groups = {group for role in self.roles() for group, _ in rights_of(role)}
-        assert groups == {"", "dra.cpu", "events.k8s.io", "resource.k8s.io"}
+        assert groups == {"", "apps", "dra.cpu", "events.k8s.io", "resource.k8s.io"}
 
-    def test_may_write_nodes_or_claims(self) -> None:
+    def test_may_write_nodes_pods_or_claims(self) -> None:
         for role in self.roles():
             for (_, resource), verbs in rights_of(role).items():
-                if resource in {"nodes", "resourceclaims"}:
+                if resource in {"daemonsets", "nodes", "pods", "resourceclaims"}:
                     assert verbs <= {"get", "list", "watch"}
 
     def test_is_bound_to_a_role_that_does_not_exist(self) -> None:

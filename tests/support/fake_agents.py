@@ -25,7 +25,12 @@ class FakeAgents:
 
     def answer(self, name: str, **status: Any) -> None:
         """Writes the status of a node's agent."""
-        self._api.edit("cpunodes", name, lambda node: node.update(status=self._status(node["spec"], **status)))
+
+        def write(node: JsonObject) -> None:
+            operators = {field: value for field, value in (node.get("status") or {}).items() if field == "agent"}
+            node["status"] = operators | self._status(node["spec"], **status)
+
+        self._api.edit("cpunodes", name, write)
 
     def _answer_all(self) -> bool:
         for cpu_node in self._api.all("cpunodes"):
@@ -59,12 +64,27 @@ class FakeAgents:
         }
         status = {
             "phase": phase,
-            "topology": {"counts": {"cpus": self._cpus}},
-            "cpus": {"reserved": spec["settings"]["reservedCPUs"] or "0", "exclusive": "", "shared": "1"},
+            "topology": {
+                "arch": "x86_64",
+                "smt": False,
+                "counts": {"sockets": 1, "numaNodes": 1, "l3Groups": 1, "cores": self._cpus, "cpus": self._cpus},
+            },
+            "cpus": {
+                "reserved": spec["settings"]["reservedCPUs"] or "0",
+                "exclusive": "",
+                "shared": "1",
+                "counts": {"reserved": 1, "exclusive": 0, "shared": 1},
+            },
             "conditions": [
-                {**applied, "message": why},
+                {**applied, "message": why, "lastTransitionTime": LONG_AGO},
                 *(
-                    {"type": kind, "status": "False", "message": words, "lastTransitionTime": LONG_AGO}
+                    {
+                        "type": kind,
+                        "status": "False",
+                        "reason": "Injected",
+                        "message": words,
+                        "lastTransitionTime": LONG_AGO,
+                    }
                     for kind, words in (troubles or {}).items()
                 ),
             ],

@@ -19,8 +19,8 @@ class World:
         self.agents = agents
         self._folder = folder
 
-    def operator(self, intervals: Intervals = QUICK) -> RunningOperator:
-        return RunningOperator(self.api.url, self._folder, intervals)
+    def operator(self, intervals: Intervals = QUICK, *, namespace: str = "") -> RunningOperator:
+        return RunningOperator(self.api.url, self._folder, intervals, namespace=namespace)
 
     def node(self, name: str, **labels: str) -> None:
         metadata = {"name": name, "labels": {"kubernetes.io/os": "linux", **labels}}

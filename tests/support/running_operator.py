@@ -27,13 +27,16 @@ QUICK: Final = Intervals(
 class RunningOperator:
     """Runs the operator inside of an `async with` block, and raises at its end the error that ended the operator."""
 
-    def __init__(self, server: str, folder: Path, intervals: Intervals = QUICK, *, authority: str = "") -> None:
+    def __init__(
+        self, server: str, folder: Path, intervals: Intervals = QUICK, *, authority: str = "", namespace: str = ""
+    ) -> None:
         self._path = folder / "kubeconfig"
         self._path.write_text(yaml.safe_dump(kubeconfig(server, authority)))
         self._intervals = intervals
+        self._namespace = namespace  # of the agents' pods; "": they are not followed
 
     async def __aenter__(self) -> Self:
-        self._running = asyncio.create_task(operate(self._path, self._intervals), name="operator")
+        self._running = asyncio.create_task(operate(self._path, self._intervals, self._namespace), name="operator")
         return self
 
     async def ended(self) -> None:

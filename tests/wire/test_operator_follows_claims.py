@@ -22,6 +22,8 @@ from dracpu_operator.api.events import Events
 from dracpu_operator.known import claimwatch
 from dracpu_operator.known.claimwatch import ClaimWatch
 from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.known.follow import list_all
+from dracpu_operator.known.followers import CPU_NODE_SCOPE, NODE_SCOPE
 from dracpu_operator.metrics import Metrics
 from dracpu_operator.reconcile import Reconciler
 
@@ -43,6 +45,8 @@ class Rollout:
         self.fleet = fleet = Fleet()
         events, metrics = Events(self.cluster, "test"), Metrics()
         reports = AgentReports(fleet, self.cluster, events, metrics, QUICK)
+        await list_all(self.cluster, NODE_SCOPE, fleet.node_table)
+        await list_all(self.cluster, CPU_NODE_SCOPE, fleet.cpu_node_table)
         reconciler = Reconciler(fleet, self.cluster, events, reports, metrics, QUICK, clock=lambda: self.now)
         running = asyncio.create_task(reconciler.run())
         try:

@@ -39,11 +39,11 @@ async def test_probes_answer_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None
         file.write_text(yaml.safe_dump(kubeconfig(api.url)))
         api.add("nodes", {"metadata": {"name": "n1"}})
         api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {}})
-        process = await start("--kubeconfig", str(file), "--http-address", "127.0.0.1:0")
+        process = await start("--kubeconfig", str(file), "--http-address", "127.0.0.1:0", "--namespace", "agents")
         assert process.stderr is not None
         started = await process.stderr.readline()
         port = int(re.search(rb'"http_port": (\d+)', started)[1])  # type: ignore[index]
-        await api.until(lambda: api.all("cpunodes") and api.watching >= 3, seconds=30)
+        await api.until(lambda: api.all("cpunodes") and api.watching >= 5, seconds=30)
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_OF_A_PEER + 1)]
         with contextlib.suppress(ConnectionResetError):
             assert await idle[0][0].read() == b"", "the oldest idle connection yields"

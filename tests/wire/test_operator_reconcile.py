@@ -17,6 +17,8 @@ from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.known.follow import list_all
+from dracpu_operator.known.followers import NODE_SCOPE
 from dracpu_operator.metrics import Metrics
 from dracpu_operator.reconcile import Reconciler
 
@@ -71,6 +73,7 @@ async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
         events, metrics = Events(cluster, "test"), Metrics()
         reports = AgentReports(fleet, cluster, events, metrics, intervals)
         reconciler = Reconciler(fleet, cluster, events, reports, metrics, intervals)
+        await list_all(cluster, NODE_SCOPE, fleet.node_table)
         running = asyncio.create_task(reconciler.run())
         blind = Blind(api, fleet, reconciler, running)
         await api.until(lambda: len(api.all("cpunodes")) == 3)

@@ -1,7 +1,10 @@
 """How to reach the API server, for both clients in this process: our own and kopf's."""
 
+import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import kopf
 import yaml
@@ -10,6 +13,8 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.config_exception import ConfigException
 
 from dracpu_operator.errors import AccessError
+
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 async def load(kubeconfig: Path | None) -> Configuration:
@@ -33,6 +38,17 @@ async def load(kubeconfig: Path | None) -> Configuration:
     # Python 3.13 is strict by default and refuses certificate authorities without a key usage: some clusters have them
     configuration.disable_strict_ssl_verification = True
     return configuration
+
+
+def own_namespace(environment: Mapping[str, str] = os.environ) -> str:
+    """The namespace of the pod that this process runs in; "" outside of a pod."""
+    named = environment.get("POD_NAMESPACE", "")
+    if named:
+        return named
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""
 
 
 class LenientConnection(kopf.ConnectionInfo):

@@ -17,6 +17,7 @@ from kubernetes_asyncio.client.exceptions import ApiException
 from dracpu_api.answers import WatchEvent, read_event, read_list, read_stored, refusal
 from dracpu_api.errors import ApiError, ExpiredError, Named, UnavailableError
 from dracpu_api.resources import Json, Resource, resource_version
+from dracpu_operator.known.follow import Scope
 
 FIELD_MANAGER: Final = "dracpu-operator"
 
@@ -49,22 +50,24 @@ class Cluster:
 
     async def items(self, resource: Resource, *, metadata_only: bool = False) -> AsyncIterator[Json]:
         """Yields all objects of a kind, in all namespaces; they are requested page by page."""
-        async for page in self.pages(resource, metadata_only=metadata_only):
+        async for page in self.pages(Scope(resource, metadata_only=metadata_only)):
             for item in page.get("items") or ():
                 yield item
 
-    async def pages(self, resource: Resource, *, metadata_only: bool = False) -> AsyncIterator[Json]:
-        """Yields a list of all objects of a kind, page by page."""
-        query = [("limit", str(_PAGE))]
+    async def pages(self, scope: Scope) -> AsyncIterator[Json]:
+        """Yields a list of objects, page by page."""
+        path = scope.resource.path(namespace=scope.namespace)
+        accept = _METADATA_LIST if scope.metadata_only else "application/json"
+        selector = [("labelSelector", scope.selector)] if scope.selector else []
+        query = [("limit", str(_PAGE)), *selector]
         while True:
-            accept = _METADATA_LIST if metadata_only else "application/json"
-            payload = await self._request("GET", resource.path(), query, accept=accept)
-            page = read_list(payload, f"GET {resource.path()}", resource)
+            payload = await self._request("GET", path, query, accept=accept)
+            page = read_list(payload, f"GET {path}", scope.resource)
             yield page
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
-            query = [("limit", str(_PAGE)), ("continue", token)]
+            query = [("limit", str(_PAGE)), *selector, ("continue", token)]
 
     async def version(self, resource: Resource) -> int:
         """Returns the version that the objects of a kind have at this moment, from a list of one object: such a list is
@@ -73,40 +76,32 @@ class Cluster:
         payload = await self._request("GET", resource.path(), query, accept=_METADATA_LIST)
         return resource_version(read_list(payload, f"GET {resource.path()}", resource))
 
-    async def snapshot(self, resource: Resource) -> tuple[list[Json], str]:
-        """Returns the metadata of all objects of a kind, and the version from which a watch continues."""
-        found: list[Json] = []
-        version = ""
-        async for page in self.pages(resource, metadata_only=True):
-            found += page.get("items") or ()
-            version = page["metadata"]["resourceVersion"]
-        return found, version
-
+    @contextlib.asynccontextmanager
     async def watch(
-        self, resource: Resource, since: str, *, metadata_only: bool = True, seconds: int = _WATCH_SECONDS
-    ) -> AsyncGenerator[WatchEvent, None]:
-        """Yields the events of a kind after a version, until the API server ends the watch after so many seconds.
-        Raises ExpiredError when the version is too old, and when nothing arrives for so long that a list is needed: an
-        API server that was restored from a backup sends nothing after a version that it has yet to reach."""
+        self, scope: Scope, since: str, *, seconds: int = _WATCH_SECONDS
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Opens a watch of what happens after a version, until the API server ends it after so many seconds; the block
+        begins when it was accepted. Raises ExpiredError when the version is too old, and when nothing arrives for so
+        long that a list is needed: an API server that was restored from a backup sends nothing after a version that it
+        has yet to reach."""
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(seconds)),
             ("resourceVersion", since),
         ]
-        what = f"WATCH {resource.path()}"
+        if scope.selector:
+            query.append(("labelSelector", scope.selector))
+        path = scope.resource.path(namespace=scope.namespace)
+        what, accept = f"WATCH {path}", _METADATA if scope.metadata_only else "application/json"
         with _translated(what):
             async with asyncio.timeout(_SECONDS):
-                accept = _METADATA if metadata_only else "application/json"
-                response = await self._send("GET", resource.path(), query, accept=accept)
+                response = await self._send("GET", path, query, accept=accept)
             async with response:
                 if response.status >= 300:
-                    raise refusal(response.status, await response.read(), what)
-                rest = b""
-                while chunk := await _read_some(response, what):
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        yield read_event(line, what)
+                    raise refusal(response.status, await response.read(), what, retry_after=_retry_after(response))
+                async with contextlib.aclosing(_events(response, what)) as events:
+                    yield events
 
     async def read(self, resource: Resource, name: str) -> Json:
         """Returns an object that has no namespace."""
@@ -178,7 +173,7 @@ class Cluster:
                 async with response:
                     payload = await response.read()
         if response.status >= 300:
-            raise refusal(response.status, payload, what, named=named)
+            raise refusal(response.status, payload, what, retry_after=_retry_after(response), named=named)
         return payload
 
     async def _send(
@@ -215,6 +210,19 @@ def _translated(what: str) -> Iterator[None]:
         raise UnavailableError(f"{what}: {error or type(error).__name__}") from error
     except ApiException as error:
         raise ApiError(f"{what}: {error.reason}") from error
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> str:
+    return response.headers.get("Retry-After", "")
+
+
+async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[WatchEvent, None]:
+    """The events of a watch."""
+    rest = b""
+    while chunk := await _read_some(response, what):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield read_event(line, what)
 
 
 async def _read_some(response: aiohttp.ClientResponse, what: str) -> bytes:

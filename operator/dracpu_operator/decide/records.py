@@ -80,6 +80,19 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentPod:
+    """A pod of the agents. A node has several while one replaces another."""
+
+    name: str
+    uid: str
+    version: int = field(compare=False)
+    node: str  # where it runs or is to run; "": that is not known
+    created: str  # RFC 3339 in UTC
+    ending: bool  # it is being deleted, or has ended for good
+    agent: Agent
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonSet:
     """The DaemonSet of the agents."""
 

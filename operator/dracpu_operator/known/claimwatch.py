@@ -16,8 +16,8 @@ node settles. Where the API server sends no bookmarks, the claims are listed aga
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -29,9 +29,11 @@ from dracpu_api.errors import ApiError, ExpiredError
 from dracpu_api.resources import RESOURCE_CLAIMS, Json, Resource
 from dracpu_operator.decide.outstanding import AllocatedClaims
 from dracpu_operator.intervals import Intervals
+from dracpu_operator.known.follow import Scope
 
 log = structlog.get_logger()
 
+_CLAIMS: Final = Scope(RESOURCE_CLAIMS)
 _WATCH_SECONDS: Final = 240
 _CATCH_UP_SECONDS: Final = 3  # kube-apiserver sends a bookmark two seconds before the end of a watch
 _ATTEMPTS: Final = 5  # of several API servers, each may be behind
@@ -40,16 +42,16 @@ _ATTEMPTS: Final = 5  # of several API servers, each may be behind
 class Source(Protocol):
     """Lists and watches objects; raises ApiError."""
 
-    def pages(self, resource: Resource) -> AsyncIterator[Json]:
+    def pages(self, scope: Scope) -> AsyncIterator[Json]:
         """Yields a list of all objects, page by page."""
 
     async def version(self, resource: Resource) -> int:
         """Returns the version that the objects have at this moment."""
 
     def watch(
-        self, resource: Resource, since: str, *, metadata_only: bool, seconds: int
-    ) -> AsyncGenerator[WatchEvent, None]:
-        """Yields the events after a version; raises ExpiredError when that version is too old."""
+        self, scope: Scope, since: str, *, seconds: int
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Opens a watch of what happens after a version; raises ExpiredError when that version is too old."""
 
 
 class ClaimWatch:
@@ -121,7 +123,7 @@ class ClaimWatch:
 
     async def _list(self) -> None:
         uids, changed, version = set[str](), set[str](), ""
-        async for page in self._source.pages(RESOURCE_CLAIMS):
+        async for page in self._source.pages(_CLAIMS):
             version = version or page["metadata"]["resourceVersion"]
             for raw in page.get("items") or ():
                 uids.add(raw["metadata"]["uid"])
@@ -168,8 +170,7 @@ class ClaimWatch:
 
     async def _follow(self, seconds: int, target: float = float("inf")) -> None:
         """Takes over what happens, for so many seconds or until a version is reached."""
-        events = self._source.watch(RESOURCE_CLAIMS, self._version, metadata_only=False, seconds=seconds)
-        async with contextlib.aclosing(events):
+        async with self._source.watch(_CLAIMS, self._version, seconds=seconds) as events:
             async for event in events:
                 self._take_over(event)
                 if int(self._version) >= target:

@@ -1,4 +1,4 @@
-"""kopf's handlers of the custom resources.
+"""kopf's handlers of configs.
 
 They handle raw events only: kopf's other kinds of handlers write annotations or finalizers onto the objects, and an
 index of 5,000 objects takes minutes to build. kopf does not repeat an event whose handler failed, so handlers only
@@ -10,7 +10,7 @@ from typing import Any
 
 import kopf
 
-from dracpu_api.resources import CONFIGS, CPU_NODES
+from dracpu_api.resources import CONFIGS, resource_version
 from dracpu_operator.known.fleet import Fleet
 
 
@@ -25,15 +25,8 @@ def registry_for(fleet: Fleet, login: Callable[[], Awaitable[kopf.ConnectionInfo
     @kopf.on.event(CONFIGS.group, CONFIGS.version, CONFIGS.plural, registry=registry)
     async def config(event: kopf.RawEvent, name: str, uid: str, **_: Any) -> None:
         if event["type"] == "DELETED":
-            fleet.remove_config(name, uid)
+            fleet.config_table.remove(name, uid, resource_version(event["object"]))
         else:
             fleet.store_config(event["object"])
-
-    @kopf.on.event(CPU_NODES.group, CPU_NODES.version, CPU_NODES.plural, registry=registry)
-    async def cpu_node(event: kopf.RawEvent, name: str, uid: str, **_: Any) -> None:
-        if event["type"] == "DELETED":
-            fleet.remove_cpu_node(name, uid)
-        else:
-            fleet.store_cpu_node(event["object"])
 
     return registry

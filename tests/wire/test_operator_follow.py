@@ -1,4 +1,4 @@
-"""The watch of Nodes, also when it breaks."""
+"""A list and a watch that follow one kind of objects, also when they break."""
 
 import asyncio
 import contextlib
@@ -9,19 +9,20 @@ from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK
 
-from dracpu_api.resources import Json, Resource
 from dracpu_operator.api import cluster
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.known.fleet import Fleet
-from dracpu_operator.known.nodewatch import NodeWatch, relist_nodes
+from dracpu_operator.known.follow import Follower
+from dracpu_operator.known.followers import object_followers
 
 
 class Watched:
     """The Nodes of a cluster, and the records of them."""
 
-    def __init__(self, api: FakeApi, fleet: Fleet) -> None:
+    def __init__(self, api: FakeApi, fleet: Fleet, follower: Follower) -> None:
         self.api = api
         self.fleet = fleet
+        self.follower = follower
 
     def add(self, name: str, **labels: str) -> None:
         self.api.add("nodes", {"metadata": {"name": name, "labels": labels}, "status": {"images": ["x" * 1000] * 9}})
@@ -41,9 +42,9 @@ class Watched:
 async def watched() -> AsyncIterator[Watched]:
     async with FakeApi() as api, Cluster(Configuration(host=api.url)) as connected:
         fleet = Fleet()
-        watched = Watched(api, fleet)
+        watched = Watched(api, fleet, object_followers(fleet, connected, QUICK)[0])
         watched.add("n0")
-        running = asyncio.create_task(NodeWatch(fleet, connected, QUICK).run())
+        running = asyncio.create_task(watched.follower.run())
         await api.until(lambda: api.watching)
         yield watched
         running.cancel()
@@ -115,18 +116,6 @@ async def test_a_restored_api_server_makes_everything_that_is_known_outdated(
         watched.api.bookmark()
     async with asyncio.timeout(10):
         await watched.fleet.outdated.wait()
-
-
-async def test_events_that_arrive_before_the_answer_to_an_earlier_list_make_nothing_outdated() -> None:
-    fleet = Fleet()
-
-    class Source:
-        async def snapshot(self, resource: Resource) -> tuple[list[Json], str]:
-            fleet.note_version(9, known=1)  # the watch is ahead of the answer
-            return [], "5"
-
-    await relist_nodes(fleet, Source())  # type: ignore[arg-type]
-    assert not fleet.outdated.is_set()
 
 
 async def test_an_event_in_several_chunks_is_assembled(watched: Watched) -> None:

@@ -1,0 +1,189 @@
+"""Follows one kind of objects: lists all of them page by page, then follows the watch.
+
+It lists again when the API server no longer has the events since the last one, and when the watch was silent for too
+long. kopf does the same, but needs more than two milliseconds of a processor for each event.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+import structlog
+
+from dracpu_api.answers import WatchEvent
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ApiError, ExpiredError, ForbiddenError
+from dracpu_api.resources import Json, Resource, resource_version
+from dracpu_operator.intervals import Intervals
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The objects to follow."""
+
+    resource: Resource
+    namespace: str = ""  # "": all namespaces
+    selector: str = ""  # of labels; "": all objects
+    metadata_only: bool = False
+
+
+class Sink(Protocol):
+    """Takes over what lists and watches show. Lists, watches and others may call it in any order."""
+
+    def store(self, raw: Json) -> None:
+        """Records an object that exists, in this version or a newer one."""
+
+    def remove(self, name: str, uid: str, version: float) -> None:
+        """Removes an object; `version` is that of its deletion."""
+
+    def recheck(self, listed: Mapping[str, int], version: int) -> None:
+        """Takes over a complete list, which shows this version: all objects are gone but those that are `listed`, by
+        UID and with their versions, and those that are newer than the list."""
+
+
+class Source(Protocol):
+    """Lists and watches objects; raises ApiError."""
+
+    def pages(self, scope: Scope) -> AsyncIterator[Json]:
+        """Yields a list of all objects, page by page."""
+
+    def watch(self, scope: Scope, since: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Opens a watch: the block begins when the API server has accepted it. Raises ExpiredError when the version is
+        too old."""
+
+
+async def list_all(source: Source, scope: Scope, sink: Sink) -> str:
+    """Takes over a complete list; returns the version that it shows. A watch may take over events meanwhile."""
+    version = ""
+    listed: dict[str, int] = {}
+    async for page in source.pages(scope):
+        version = version or page["metadata"]["resourceVersion"]  # later pages may show later states
+        for raw in page.get("items") or ():
+            listed[raw["metadata"]["uid"]] = resource_version(raw)
+            sink.store(raw)
+    sink.recheck(listed, int(version))
+    return version
+
+
+class Follower:
+    """Follows the objects of a scope and records them in a sink.
+
+    `is_settled` is set once all objects have been listed, or when the API server does not allow it and `on_refused` is
+    given: the operator then works without these objects. `on_older` is called when the API server shows an older
+    version than before, as after a restore from a backup.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        scope: Scope,
+        sink: Sink,
+        intervals: Intervals,
+        *,
+        on_older: Callable[[], None],
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
+        self.scope = scope
+        self.is_settled = asyncio.Event()
+        self.is_following = False  # a watch is open
+        self._is_refused = False  # and the operator works without
+        self._source = source
+        self._sink = sink
+        self._intervals = intervals
+        self._on_older = on_older
+        self._on_refused = on_refused
+        self._version = ""  # from which a watch continues; "": a list has to come first
+        self._highest = 0  # of all versions that a list or a watch has shown
+        self._listed_at = float("-inf")
+        self._problem = ""
+        self._followed_until: float | None = None  # when the last watch ended; None: none was accepted yet
+
+    async def run(self) -> NoReturn:
+        """Runs until cancelled."""
+        backoff = Backoff(self._intervals.retry_first, self._intervals.retry_cap)
+        while True:
+            try:
+                if not self._version:
+                    self._version = await self._list()
+                await self._follow(backoff)
+            except ApiError as error:
+                self._failed(error)
+                has_just_listed = _now() - self._listed_at < self._intervals.retry_cap
+                if not isinstance(error, ExpiredError) or has_just_listed:
+                    await asyncio.sleep(backoff.next(error))
+            else:
+                await asyncio.sleep(self._intervals.debounce)  # in case every watch ends at once
+
+    async def _list(self) -> str:
+        highest = self._highest
+        version = await list_all(self._source, self.scope, self._sink)
+        self._note_version(int(version), known=highest)
+        self.is_settled.set()
+        self._is_refused = False
+        self._listed_at = _now()
+        return version
+
+    def trouble(self) -> str:
+        """Why the operator may miss changes of these objects; "" while it follows them, or has done so until a short
+        time ago."""
+        what, why = self.scope.resource.plural, f": {self._problem}" if self._problem else ""
+        if self.is_following or self._is_refused:
+            return ""
+        if not self.is_settled.is_set():
+            return f"{what} have not been listed yet{why}"
+        if self._followed_until is None:
+            return f"no watch of {what} has been accepted yet{why}"
+        seconds = _now() - self._followed_until
+        return f"{what} have not been followed for {seconds:.0f} s{why}" if seconds > self._intervals.blind else ""
+
+    async def _follow(self, backoff: Backoff) -> None:
+        async with self._source.watch(self.scope, self._version) as events:
+            self.is_following, self._problem = True, ""
+            began = _now()
+            try:
+                async for event in events:
+                    self._take_over(event)
+                    backoff.reset()
+            finally:
+                self.is_following, self._followed_until = False, _now()
+                if _now() - began > self._intervals.retry_cap:
+                    backoff.reset()
+
+    def _take_over(self, event: WatchEvent) -> None:
+        metadata = event.object["metadata"]
+        version = resource_version(event.object)
+        self._note_version(version, known=int(self._version))
+        self._version = metadata["resourceVersion"]
+        if event.type == "DELETED":
+            self._sink.remove(metadata["name"], metadata["uid"], version)
+        elif event.type != "BOOKMARK":
+            self._sink.store(event.object)
+
+    def _note_version(self, version: int, *, known: int) -> None:
+        """Compares a version with one that was `known` before the request was sent."""
+        if version < known:
+            self._on_older()
+        self._highest = max(self._highest, version)
+
+    def _failed(self, error: ApiError) -> None:
+        what = self.scope.resource.plural
+        if isinstance(error, ExpiredError):
+            self._version = ""
+            return
+        is_new, self._problem = str(error) != self._problem, str(error)
+        if self._on_refused is not None and isinstance(error, ForbiddenError):
+            self._version, self._is_refused = "", True
+            self._on_refused()
+            self.is_settled.set()
+            if is_new:
+                log.warning("not allowed to follow objects, going on without them", resource=what, error=self._problem)
+        elif is_new:
+            log.warning("following objects failed, trying again", resource=what, error=self._problem)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

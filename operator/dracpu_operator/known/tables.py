@@ -1,0 +1,156 @@
+"""Tables of records, fed by lists, watches and the answers to own writes, which arrive in any order.
+
+Of two versions of an object the newer one is kept. An object that is gone stays gone when an older version of it
+arrives late, such as the answer to a write that was carried out just before the deletion.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, Protocol, TypeVar
+
+from dracpu_api.resources import Json, resource_version
+from dracpu_operator.decide.records import Agent, AgentPod, Node
+
+_REMEMBERED: Final = 20_000  # objects that are gone: those of one large change, which takes seconds
+_NEVER: Final = float("inf")
+
+
+class Record(Protocol):
+    """The fields that all kinds of records have."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+
+
+_R = TypeVar("_R", bound=Record)
+
+
+class Table(Generic[_R]):
+    """The objects of one kind by name. `changed` is set when a record changes in a field that decisions look at,
+    `outdated` when the API server shows an older state than before."""
+
+    def __init__(self, read: Callable[[Json], _R], changed: asyncio.Event, outdated: asyncio.Event) -> None:
+        self.records: dict[str, _R] = {}
+        self.complete = False  # a list has shown all objects, and a watch may be behind but misses none
+        self._read = read
+        self._changed = changed
+        self._outdated = outdated
+        self._gone: dict[str, float] = {}  # by UID: the version of the deletion
+
+    def store(self, raw: Json) -> None:
+        """Records an object that exists. It is decoded only when it is newer than what is known."""
+        metadata = raw["metadata"]
+        known, version = self.records.get(metadata["name"]), resource_version(raw)
+        if known is not None and (known.version, known.uid) == (version, metadata["uid"]):
+            return
+        if known is not None and known.version > version:  # also when the older one has another UID
+            return
+        if version <= self._gone.get(metadata["uid"], -1):
+            return
+        record = self._read(raw)
+        self.records[record.name] = record
+        if record != known:
+            self._note(known, record)
+
+    def remove(self, name: str, uid: str, version: float = _NEVER) -> None:
+        """Removes an object that is gone; `version` is that of its deletion. An object of that name with another UID
+        stays."""
+        self._gone[uid] = version
+        while len(self._gone) > _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
+        known = self.records.get(name)
+        if known is not None and known.uid == uid and known.version <= version:
+            del self.records[name]
+            self._note(known, None)
+
+    def recheck(self, listed: Mapping[str, int], version: int) -> None:
+        """Takes over a complete list, which shows this version and has these objects, by UID and with their versions:
+        what it lacks is gone, unless it is newer. An object with a version between its own and that of the list has
+        gone back in time."""
+        for known in list(self.records.values()):
+            if known.version > version:
+                continue
+            if known.uid not in listed:
+                self.remove(known.name, known.uid, version)
+            elif listed[known.uid] < known.version:
+                self._outdated.set()
+        if not self.complete:
+            self.complete = True
+            self._changed.set()
+
+    def lose(self) -> None:
+        """Forgets everything: the API server no longer allows this kind to be followed."""
+        if self.complete or self.records:
+            self.complete = False
+            for known in list(self.records.values()):
+                del self.records[known.name]
+                self._note(known, None)
+            self._changed.set()
+
+    def _note(self, before: _R | None, after: _R | None) -> None:
+        """Is called when a record has changed."""
+        self._changed.set()
+
+
+class NodeTable(Table[Node]):
+    """The Nodes by name, and when each was seen last."""
+
+    def __init__(
+        self,
+        read: Callable[[Json], Node],
+        changed: asyncio.Event,
+        outdated: asyncio.Event,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(read, changed, outdated)
+        self._clock = clock
+        self._seen: dict[str, float] = {}
+
+    def store(self, raw: Json) -> None:
+        """Records a Node that exists, and that it was seen."""
+        super().store(raw)
+        known = self.records.get(raw["metadata"]["name"])
+        if known is not None and known.uid == raw["metadata"]["uid"]:
+            self._seen[known.name] = self._clock()
+
+    def remove(self, name: str, uid: str, version: float = _NEVER) -> None:
+        """Removes a Node that is gone."""
+        super().remove(name, uid, version)
+        if name not in self.records:
+            self._seen.pop(name, None)
+
+    def seconds_since_seen(self, name: str) -> float:
+        """How long ago a watch or a list last showed the Node."""
+        return self._clock() - self._seen[name]
+
+
+class AgentPods(Table[AgentPod]):
+    """The agents' pods by name. `by_node` has for each node the state of its newest pod that is not about to end."""
+
+    def __init__(self, read: Callable[[Json], AgentPod], changed: asyncio.Event, outdated: asyncio.Event) -> None:
+        super().__init__(read, changed, outdated)
+        self.by_node: dict[str, Agent] = {}
+        self._names: dict[str, set[str]] = {}  # of the pods of each node
+
+    def _note(self, before: AgentPod | None, after: AgentPod | None) -> None:
+        if before is not None:
+            self._names[before.node].discard(before.name)
+        if after is not None:
+            self._names.setdefault(after.node, set()).add(after.name)
+        for node in {pod.node for pod in (before, after) if pod is not None and pod.node}:
+            self._choose(node)
+
+    def _choose(self, node: str) -> None:
+        pods = [self.records[name] for name in self._names[node]]
+        before = self.by_node.get(node)
+        if not pods:
+            del self._names[node]
+            self.by_node.pop(node, None)
+        else:
+            self.by_node[node] = max(pods, key=lambda pod: (not pod.ending, pod.created, pod.version)).agent
+        if before != self.by_node.get(node):
+            self._changed.set()
