@@ -98,9 +98,9 @@ async def test_a_config_that_nodes_refuse_stops_with_the_reason_and_continues_wh
         world.edit(reservedCPUs="2")
         await world.applied(6)
         assert world.having(reservedCPUs="2") == set(world.specs())
-        assert world.condition("Degraded")["status"] == "False"
-    events = [(event["type"], event["reason"]) for event in world.api.all("events")]
-    assert {("Warning", "Stopped"), ("Warning", "NodesFailed"), ("Normal", "Complete")} <= set(events)
+        await world.until(lambda: world.condition("Degraded")["status"] == "False")
+        expected = {("Warning", "Stopped"), ("Warning", "NodesFailed"), ("Normal", "Complete")}
+        await world.until(lambda: expected <= {(event["type"], event["reason"]) for event in world.api.all("events")})
 
 
 async def test_a_paused_rollout_holds_back_changes_and_still_serves_new_nodes(world: World) -> None:
