@@ -49,6 +49,11 @@ class Metrics:
             ["resource"],
             registry=self._registry,
         )
+        self._claims = Gauge(
+            f"{_PREFIX}_followed_claims",
+            "Claims with CPUs that the operator follows, because nodes change their devices; 0 while it follows none",
+            registry=self._registry,
+        )
         ProcessCollector(registry=self._registry)
 
     def reconciled(self, result: Result, seconds: float) -> None:
@@ -76,6 +81,10 @@ class Metrics:
     def show_following(self, resource: str, is_following: Callable[[], bool]) -> None:
         """Adds the gauge of a watch; `is_following` is called whenever the metrics are read."""
         self._following.labels(resource).set_function(is_following)
+
+    def count_claims(self, count: Callable[[], float]) -> None:
+        """Sets the function that counts the claims that are followed, whenever the metrics are read."""
+        self._claims.set_function(count)
 
     def render(self) -> bytes:
         """The metrics in the text format of Prometheus."""

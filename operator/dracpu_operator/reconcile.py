@@ -67,7 +67,7 @@ class Reconciler:
         self._removal_at = float("inf")
         self._statuses = StatusWriter(fleet, cluster, events, metrics, intervals)
         self._backoff = Backoff(intervals.retry_first, intervals.retry_cap)
-        self._outstanding = OutstandingLists(fleet, cluster, self._writer, intervals)
+        self._outstanding = OutstandingLists(fleet, cluster, self._writer, metrics, intervals)
         self._pace = Pace(intervals.debounce)
         self._memory = Memory()
         self._problem = "the cluster's objects have not been listed yet"

@@ -38,12 +38,14 @@ class Rollout:
     cluster: Cluster
     now: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)
     fleet: Fleet = field(default_factory=Fleet)
+    metrics: Metrics = field(default_factory=Metrics)
 
     @contextlib.asynccontextmanager
     async def operator(self) -> AsyncIterator[None]:
         """Runs a new process of the operator."""
         self.fleet = fleet = Fleet()
-        events, metrics = Events(self.cluster, "test"), Metrics()
+        self.metrics = metrics = Metrics()
+        events = Events(self.cluster, "test")
         reports = AgentReports(fleet, self.cluster, events, metrics, QUICK)
         await list_all(self.cluster, NODE_SCOPE, fleet.node_table)
         await list_all(self.cluster, CPU_NODE_SCOPE, fleet.cpu_node_table)
@@ -114,6 +116,10 @@ class Rollout:
     def requested(self, what: str) -> int:
         return sum(str(request) == what for request in self.api.requests)
 
+    def shows(self, claims: int) -> bool:
+        """Whether the metrics show that so many claims are followed."""
+        return f"dra_cpu_operator_followed_claims {claims}.0" in self.metrics.render().decode()
+
     @property
     def for_claims(self) -> int:
         return sum(str(request).endswith(" resourceclaims") for request in self.api.requests)
@@ -175,12 +181,16 @@ async def test_a_claim_that_is_allocated_ten_minutes_after_the_change_is_listed(
 
 async def test_following_ends_after_half_an_hour(rollout: Rollout) -> None:
     async with settled(rollout, 1):
+        rollout.claim("new", "cpudev003")
         await rollout.switch()
         rollout.later(29)
         await rollout.api.until_idle()
         assert rollout.api.watching == 1
+        assert rollout.shows(1)
         rollout.later(7)
         await rollout.api.until(lambda: rollout.api.watching == 0)
+        await rollout.api.until_idle()
+        assert rollout.shows(0)
 
 
 async def test_a_restart_ten_minutes_after_the_change_loses_no_late_allocation(rollout: Rollout) -> None:

@@ -19,17 +19,21 @@ from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.claimwatch import ClaimWatch
 from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.metrics import Metrics
 
 
 class OutstandingLists:
     """An async context manager. `due_at` is the time when nothing has to be followed any more."""
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, writer: CpuNodeWriter, intervals: Intervals) -> None:
+    def __init__(
+        self, fleet: Fleet, cluster: Cluster, writer: CpuNodeWriter, metrics: Metrics, intervals: Intervals
+    ) -> None:
         self.due_at = float("inf")
         self._fleet = fleet
         self._writer = writer
         self._following = Following(intervals.following)
         self._watch = ClaimWatch(cluster, intervals, self._on_change, fleet.changed.set)
+        metrics.count_claims(lambda: len(self._watch.claims))
         self._up_to_date: dict[str, tuple[str, int]] = {}  # by node: UID and generation of the CpuNode
 
     async def __aenter__(self) -> Self:
