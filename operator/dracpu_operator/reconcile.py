@@ -150,6 +150,11 @@ class Reconciler:
             await list_all(self._cluster, NODE_SCOPE, fleet.node_table)
             plan = self._plan(situation)
         try:
+            changes_devices = any(not change.keeps_devices for change in plan.changes)
+            await self._outstanding.follow(situation.now, changes_devices=changes_devices)
+            if changes_devices:  # a list of all claims takes some time, in which somebody may have paused the rollout
+                situation = self._situation()
+                plan = self._plan(situation)
             await self._write(plan, situation)
         except ApiError:  # the statuses report the writes that succeeded
             await self._report(plan, situation)
@@ -204,8 +209,7 @@ class Reconciler:
         self._removal_at = float("inf")
         if plan.next_removal is not None:
             self._removal_at = _now() + (plan.next_removal - now).total_seconds()
-        need_claims = {change.node.name for change in plan.changes if not change.keeps_devices}
-        claims = await self._outstanding.claims_of(need_claims, now)
+        claims = self._outstanding.claims_of({change.node.name for change in plan.changes if not change.keeps_devices})
         touched = {change.node.name for change in plan.changes} | {cpu_node.name for cpu_node in plan.removals}
         jobs = [self._writer.remove(cpu_node) for cpu_node in plan.removals]
         jobs += [self._writer.mark(fleet.cpu_nodes[node], at) for node, at in plan.marks.items()]

@@ -284,6 +284,18 @@ async def test_a_change_waits_until_the_watch_has_shown_all_claims(rollout: Roll
         assert rollout.lists == 1
 
 
+async def test_a_rollout_that_is_paused_while_claims_are_listed_changes_no_node(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        rollout.api.pause()
+        rollout.edit(mode="individual")
+        await rollout.api.until(lambda: rollout.requested("GET resourceclaims"))
+        rollout.edit(rollout={"paused": True})
+        rollout.api.resume()
+        await rollout.api.until(lambda: rollout.requested("WATCH resourceclaims"))
+        await rollout.api.until_idle()
+        assert rollout.requested("PATCH cpunodes/n0") == 0
+
+
 async def test_claims_are_listed_again_where_watches_send_no_bookmarks(
     rollout: Rollout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

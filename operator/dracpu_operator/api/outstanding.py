@@ -45,19 +45,22 @@ class OutstandingLists:
     ) -> None:
         await self._watch.__aexit__(kind, error, trace)
 
-    async def claims_of(self, nodes: Collection[str], now: datetime) -> ClaimsByNode:
-        """The claims of nodes whose devices are about to change, as they are at this moment. Begins to follow claims
-        when that is needed, and ends it when it is not. Raises ApiError."""
+    async def follow(self, now: datetime, *, changes_devices: bool) -> None:
+        """Follows claims while that is needed. When nodes are about to change their devices, claims are known as they
+        are at this moment. Raises ApiError."""
         self._following.update(self._fleet.cpu_nodes.values(), now)
         ends_at = self._following.ends_at
         self.due_at = float("inf") if ends_at is None else _now() + (ends_at - now).total_seconds()
-        if nodes:
+        if changes_devices:
             await self._watch.refresh()
         elif self._following.is_needed:
             await self._watch.start()
         else:
             await self._watch.stop()
             self._up_to_date.clear()
+
+    def claims_of(self, nodes: Collection[str]) -> ClaimsByNode:
+        """The claims of nodes whose devices are about to change."""
         return {node: self._watch.claims.of(node) for node in nodes}
 
     def updates(self, excluded: Collection[str]) -> Iterator[Job]:
