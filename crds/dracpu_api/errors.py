@@ -41,6 +41,11 @@ class ExpiredError(ApiError):
     """410: the history since the given resourceVersion, or the next page of a list, is gone; list again."""
 
 
+class SilentError(ExpiredError):
+    """A watch sends nothing any more, not even bookmarks: its connection is dead, or the API server was restored from a
+    backup and has yet to reach the version from which the watch continues."""
+
+
 class RefusedError(ApiError):
     """Another 4xx: repeating the request does not help until somebody changes permissions or the object."""
 

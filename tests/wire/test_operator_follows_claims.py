@@ -16,6 +16,7 @@ from fake_api import FakeApi, JsonObject
 from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK
 
+from dracpu_operator.api import cluster
 from dracpu_operator.api.agent_reports import AgentReports
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
@@ -127,9 +128,9 @@ class Rollout:
 
 @pytest.fixture
 async def rollout() -> AsyncIterator[Rollout]:
-    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as cluster:
+    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as connected:
         api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
-        yield Rollout(api, cluster)
+        yield Rollout(api, connected)
 
 
 @contextlib.asynccontextmanager
@@ -253,6 +254,19 @@ async def test_a_broken_watch_continues_without_a_list(rollout: Rollout) -> None
         assert rollout.lists == 1
 
 
+async def test_a_watch_that_stays_silent_is_checked_without_a_list(
+    rollout: Rollout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with settled(rollout, 1):
+        monkeypatch.setattr(cluster, "_SILENCE_SECONDS", 0.05)
+        await rollout.switch()
+        probes = rollout.requested("GET resourceclaims")
+        await rollout.api.until(lambda: rollout.requested("GET resourceclaims") >= probes + 2)
+        rollout.claim("late")
+        await rollout.lists_as_outstanding("late")
+        assert rollout.lists == 1
+
+
 async def test_claims_that_end_are_removed_and_nothing_is_listed_for_that(rollout: Rollout) -> None:
     async with settled(rollout, 1):
         for name in ("deleted", "deallocated", "stays"):
@@ -302,9 +316,8 @@ async def test_claims_are_listed_again_where_watches_send_no_bookmarks(
     monkeypatch.setattr(claimwatch, "_CATCH_UP_SECONDS", 1)  # too short for a bookmark
     monkeypatch.setattr(claimwatch, "_ATTEMPTS", 1)
     async with settled(rollout, 2):
-        await rollout.switch()
         rollout.claim("c", node="n1")
-        await rollout.api.until(lambda: rollout.requested("PATCH cpunodes/n1"))
+        await rollout.switch()
         await rollout.lists_as_outstanding("c", node="n1")
         assert rollout.lists == 2, "one at the beginning"
 

@@ -15,7 +15,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from dracpu_api.answers import WatchEvent, read_event, read_list, read_stored, refusal
-from dracpu_api.errors import ApiError, ExpiredError, Named, UnavailableError
+from dracpu_api.errors import ApiError, Named, SilentError, UnavailableError
 from dracpu_api.resources import Json, Resource, resource_version
 from dracpu_operator.known.follow import Scope
 
@@ -81,9 +81,8 @@ class Cluster:
         self, scope: Scope, since: str, *, seconds: int = _WATCH_SECONDS
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Opens a watch of what happens after a version, until the API server ends it after so many seconds; the block
-        begins when it was accepted. Raises ExpiredError when the version is too old, and when nothing arrives for so
-        long that a list is needed: an API server that was restored from a backup sends nothing after a version that it
-        has yet to reach."""
+        begins when it was accepted. Raises ExpiredError when the version is too old, and SilentError when nothing
+        arrives for some time."""
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -231,4 +230,4 @@ async def _read_some(response: aiohttp.ClientResponse, what: str) -> bytes:
         async with asyncio.timeout(_SILENCE_SECONDS):
             return await response.content.readany()
     except TimeoutError as error:
-        raise ExpiredError(f"{what}: nothing arrived for {_SILENCE_SECONDS:.0f} s") from error
+        raise SilentError(f"{what}: nothing arrived for {_SILENCE_SECONDS:.0f} s") from error

@@ -25,7 +25,7 @@ import structlog
 
 from dracpu_api.answers import WatchEvent
 from dracpu_api.backoff import Backoff
-from dracpu_api.errors import ApiError, ExpiredError
+from dracpu_api.errors import ApiError, ExpiredError, SilentError
 from dracpu_api.resources import RESOURCE_CLAIMS, Json, Resource
 from dracpu_operator.decide.outstanding import AllocatedClaims
 from dracpu_operator.intervals import Intervals
@@ -134,30 +134,38 @@ class ClaimWatch:
         log.info("claims listed, following them", claims=len(uids), allocated=len(self.claims))
 
     async def _catch_up(self) -> None:
-        target = await self._source.version(RESOURCE_CLAIMS)
-        if target < int(self._version):  # the API server was restored from a backup
-            self._version = ""
+        target = 0
         for _ in range(_ATTEMPTS):
-            if not self.is_complete or int(self._version) >= target:
-                return
+            # of several API servers, the one that answers is up to date itself afterwards
+            present = await self._source.version(RESOURCE_CLAIMS)
+            target = target or present
+            if present < int(self._version):  # restored from a backup
+                break
             try:
                 await self._follow(_CATCH_UP_SECONDS, target)
             except ExpiredError:
-                self._version = ""
-        log.warning("the watch of claims did not catch up: listing them again", version=self._version, target=target)
+                break
+            if int(self._version) >= target:
+                return
+        else:
+            log.warning("the watch of claims did not catch up", version=self._version, target=target)
         self._version = ""
 
     async def _watch(self) -> None:
         """Follows until cancelled, or until a list is needed."""
         backoff = Backoff(self._intervals.retry_first, self._intervals.retry_cap)
-        problem = ""
+        problem, is_silent = "", False
         while self.is_complete:
             try:
-                await self._follow(_WATCH_SECONDS)
-            except ExpiredError as error:
-                log.info("claims have to be listed again", error=str(error))
+                if is_silent:
+                    await self._catch_up()
+                    is_silent = False
+                else:
+                    await self._follow(_WATCH_SECONDS)
+            except SilentError:
+                is_silent = True
+            except ExpiredError:
                 self._version = ""
-                self._on_end()
             except ApiError as error:
                 if str(error) != problem:
                     problem = str(error)
@@ -167,9 +175,13 @@ class ClaimWatch:
                 problem = ""
                 backoff.reset()
                 await asyncio.sleep(self._intervals.debounce)  # in case every watch ends at once
+        log.info("claims have to be listed again")
+        self._on_end()
 
     async def _follow(self, seconds: int, target: float = float("inf")) -> None:
         """Takes over what happens, for so many seconds or until a version is reached."""
+        if int(self._version) >= target:
+            return
         async with self._source.watch(_CLAIMS, self._version, seconds=seconds) as events:
             async for event in events:
                 self._take_over(event)
