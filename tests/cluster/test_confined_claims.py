@@ -141,6 +141,33 @@ async def test_the_text_of_another_drivers_data_does_not_matter(server: Guarded,
         assert len(answer["status"]["devices"]) == 2
 
 
+@pytest.mark.parametrize("others", ["parameters", "data"])
+async def test_the_agent_shows_cpus_beside_json_whose_keys_are_not_sorted(server: Guarded, others: str) -> None:
+    """Go programs write JSON in the order of their types' fields."""
+    unsorted = {"kind": "Example", "apiVersion": "v1"}
+    theirs = {**device(0, driver=FOREIGN), **({"data": unsorted} if others == "data" else {})}
+    async with claim(server, "unsorted", [result(1), result(0, driver=FOREIGN)], [theirs]) as made:
+        if others == "parameters":
+            await give_parameters(server, made, unsorted)
+        async with server.agent(OWN) as api:
+            writer = DeviceStatusWriter(api, DRIVER)
+            async with background(writer.run()):
+                for cpus in ("1", "2-3"):
+                    writer.set(reference(made), [grant(1, cpus)])
+                    await until_entries(server, "unsorted", theirs, entry(1, cpus))
+
+
+async def give_parameters(server: Guarded, made: Json, parameters: Json) -> None:
+    """Allocates a claim anew, with opaque parameters."""
+    opaque = {"driver": DRIVER, "parameters": parameters}
+    devices = {**made["status"]["allocation"]["devices"], "config": [{"source": "FromClass", "opaque": opaque}]}
+    status = {**made["status"], "allocation": {**made["status"]["allocation"], "devices": devices}}
+    path = f"{CLAIMS}/{made['metadata']['name']}/status"
+    await server.admin.good("PUT", path, {**made, "status": {}})
+    deallocated = await server.claim(made["metadata"]["name"])
+    await server.admin.good("PUT", path, {**deallocated, "status": status})
+
+
 Change = Callable[[Json], None]
 CHANGES: Final[dict[str, tuple[Change, str]]] = {}
 

@@ -153,13 +153,86 @@ async def test_a_write_is_retried_after_a_temporary_error(server: FakeApi, write
         await server.until(lambda: device_statuses(server, "c"))
 
 
-@pytest.mark.parametrize("code", [403, 409, 422])
-async def test_a_write_that_cannot_succeed_is_dropped(server: FakeApi, writer: DeviceStatusWriter, code: int) -> None:
-    server.fail("PATCH resourceclaims/first", code)
+@pytest.mark.parametrize(("code", "attempts"), [(403, 1), (409, 1), (422, 2)])
+async def test_a_write_that_cannot_succeed_is_dropped(
+    server: FakeApi, writer: DeviceStatusWriter, code: int, attempts: int
+) -> None:
+    server.fail("PATCH resourceclaims/first", code, times=attempts)
     async with background(writer.run()):
         writer.set(claim(server, "first", grant("2")), [grant("2")])
         writer.set(claim(server, "second", grant("3")), [grant("3")])
         await server.until(lambda: device_statuses(server, "second"))
+        await server.until_idle()
+    assert len(server.written()) == attempts + 1
+
+
+async def test_entries_that_server_side_apply_cannot_write_are_patched(
+    server: FakeApi, writer: DeviceStatusWriter
+) -> None:
+    shares = [grant("2", uid(1)), grant("3", uid(2))]
+    ref = claim(server, "c", *shares)
+    async with background(writer.run()):
+        for grants in (shares[1:], shares, [grant("8", uid(1))]):
+            await patched(server, writer, ref, grants)
+
+
+async def test_patched_entries_leave_those_of_other_drivers(server: FakeApi, writer: DeviceStatusWriter) -> None:
+    ours = grant("2-3", uid(1))
+    ref, theirs = claim(server, "c", ours), {"driver": "other", "pool": "n1", "device": "x"}
+
+    def prepare(stored: dict[str, Any]) -> None:
+        stored["status"]["allocation"]["devices"]["results"].append({"request": "main", **theirs})
+        stored["status"]["devices"] = [theirs]
+
+    server.edit("resourceclaims", "default/c", prepare)
+    async with background(writer.run()):
+        for granted in (ours, grant("8", uid(1))):
+            await patched(server, writer, ref, [granted], theirs)
+
+
+async def patched(
+    server: FakeApi, writer: DeviceStatusWriter, ref: ClaimRef, grants: list[CpuGrant], *others: dict[str, Any]
+) -> None:
+    """Waits until a claim has the entries of these grants, although server-side apply is refused."""
+    server.fail(f"PATCH resourceclaims/{ref.name}", 422)
+    writer.set(ref, grants)
+    wanted = [*others, *({**entry(granted), "data": {"cpuset": str(granted.cpus)}} for granted in grants)]
+    await server.until(lambda: device_statuses(server, ref.name) == wanted)
+
+
+async def test_entries_are_patched_again_when_the_claim_has_changed_since_it_was_read(
+    server: FakeApi, writer: DeviceStatusWriter
+) -> None:
+    ref = claim(server, "c", grant("2"))
+    for code in (422, 409, 422):
+        server.fail("PATCH resourceclaims/c", code)
+    async with background(writer.run()):
+        writer.set(ref, [grant("2")])
+        await server.until(lambda: device_statuses(server, "c"))
+    assert len(server.written()) == 4
+
+
+async def test_entries_are_not_patched_into_another_claim_of_the_same_name(
+    server: FakeApi, writer: DeviceStatusWriter
+) -> None:
+    claim(server, "c", grant("2"))
+    server.fail("PATCH resourceclaims/c", 422)
+    async with background(writer.run()):
+        writer.set(ClaimRef("default", "c", "uid-of-a-former-claim"), [grant("2")])
+        await server.until(lambda: any(request.verb == "get" for request in server.requests))
+        await server.until_idle()
+    assert device_statuses(server, "c") is None
+    assert len(server.written()) == 1
+
+
+async def test_entries_that_are_there_already_are_not_patched(server: FakeApi, writer: DeviceStatusWriter) -> None:
+    ref = claim(server, "c", grant("2"))
+    async with background(writer.run()):
+        writer.set(ref, [grant("2")])
+        await server.until(lambda: device_statuses(server, "c"))
+        server.fail("PATCH resourceclaims/c", 422)
+        writer.set(ref, [grant("2")])
+        await server.until(lambda: any(request.verb == "get" for request in server.requests))
         await server.until_idle()
     assert len(server.written()) == 2
 

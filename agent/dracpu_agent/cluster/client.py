@@ -6,7 +6,7 @@ rate itself.
 
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlencode
@@ -18,7 +18,7 @@ from dracpu_agent.http1.message import HttpError
 from dracpu_agent.http1.origin import OriginError
 from dracpu_api.answers import WatchEvent, read_event, read_list, read_object, read_stored, refusal
 from dracpu_api.errors import ApiError, Named, UnavailableError
-from dracpu_api.resources import JsonObject, Resource
+from dracpu_api.resources import Json, JsonObject, Resource
 
 FIELD_MANAGER: Final = "dracpu-agent"
 
@@ -122,6 +122,27 @@ class ApiClient:
         )
         return read_stored(payload, what, resource, name)
 
+    async def json_patch(
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[Json],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> JsonObject:
+        """Changes parts of an object one by one, and leaves the text of all others as it is."""
+        what = f"patch {resource.plural} {name}"
+        payload = await self._call(
+            "PATCH",
+            resource.path(name, namespace=namespace, subresource=subresource),
+            what,
+            named=Named(resource.plural, name),
+            body=operations,
+            content_type="application/json-patch+json",
+        )
+        return read_stored(payload, what, resource, name)
+
     async def apply(
         self, resource: Resource, body: JsonObject, *, namespace: str = "", subresource: str = ""
     ) -> JsonObject:
@@ -180,7 +201,7 @@ class ApiClient:
         *,
         named: Named | None = None,
         query: Mapping[str, str] | None = None,
-        body: JsonObject | None = None,
+        body: JsonObject | Sequence[Json] | None = None,
         content_type: str = _JSON,
         accept: str = _JSON,
         seconds: float | None = None,

@@ -10,8 +10,8 @@ import structlog
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_api.backoff import Backoff
-from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from dracpu_api.resources import RESOURCE_CLAIMS, JsonObject
+from dracpu_api.errors import ApiError, ConflictError, InvalidError, NotFoundError, UnavailableError
+from dracpu_api.resources import RESOURCE_CLAIMS, Json, JsonObject
 
 REPEAT_SECONDS: Final = 5.0
 
@@ -23,6 +23,10 @@ class DeviceStatusWriter:
 
     It uses server-side apply with the claim's UID, so that a new claim of the same name is not changed. A write that
     cannot succeed (the claim was deleted or deallocated, or permissions are missing) is dropped.
+
+    Server-side apply writes the parameters of the claim and the data of other drivers anew, as JSON with sorted keys.
+    The API server compares their text and takes this for a change, which it refuses, when a client has written them in
+    another order. Then the entries are written by a JSON patch, which leaves that text as it is.
 
     An agent that ends before it has written a status does not keep the queue, so the next agent repeats the status of
     every held claim, with a pause before each. It does not read the claims first: the API server stores nothing and
@@ -74,7 +78,7 @@ class DeviceStatusWriter:
         body = self._pending[uid]
         metadata = body["metadata"]
         try:
-            await self._api.apply(RESOURCE_CLAIMS, body, namespace=metadata["namespace"], subresource="status")
+            await self._send(metadata["namespace"], metadata["name"], body)
         except UnavailableError as error:
             await asyncio.sleep(self._backoff.next(error))
             if self._pending.get(uid) is body:  # to the end, as the error may concern only this claim
@@ -88,6 +92,38 @@ class DeviceStatusWriter:
         self._backoff.reset()
         if self._pending.get(uid) is body:  # unless it was replaced or forgotten meanwhile
             del self._pending[uid]
+
+    async def _send(self, namespace: str, name: str, body: JsonObject) -> None:
+        try:
+            await self._api.apply(RESOURCE_CLAIMS, body, namespace=namespace, subresource="status")
+        except InvalidError:
+            claim = await self._api.get(RESOURCE_CLAIMS, name, namespace=namespace)
+            changes = entry_changes(self._driver, claim, body["status"]["devices"])
+            if not changes or claim["metadata"]["uid"] != body["metadata"]["uid"]:
+                return
+            try:
+                await self._api.json_patch(RESOURCE_CLAIMS, name, changes, namespace=namespace, subresource="status")
+            except ConflictError as error:  # it has changed since it was read
+                raise UnavailableError(error.message, reason=error.reason) from error
+
+
+def entry_changes(driver: str, claim: Json, wanted: Sequence[Json]) -> list[JsonObject]:
+    """The JSON patch that replaces a driver's entries in the status of a claim; empty when it has them. The patch is
+    valid only for the version of the claim that it was made from."""
+    entries = (claim.get("status") or {}).get("devices") or []
+    present = [{key: value for key, value in entry.items() if value is not None} for entry in entries]
+    ours = [index for index, entry in enumerate(present) if entry["driver"] == driver]
+    if [present[index] for index in ours] == list(wanted):
+        return []
+    changes: list[JsonObject] = [
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": claim["metadata"]["resourceVersion"]},
+        *({"op": "remove", "path": f"/status/devices/{index}"} for index in reversed(ours)),
+    ]
+    if entries:
+        changes += ({"op": "add", "path": "/status/devices/-", "value": entry} for entry in wanted)
+    else:
+        changes.append({"op": "add", "path": "/status/devices", "value": list(wanted)})
+    return changes
 
 
 def device_status(driver: str, claim: ClaimRef, grants: Sequence[CpuGrant]) -> JsonObject:
