@@ -109,6 +109,7 @@ class Reconciler:
             return False
         finally:
             self._busy_since = None
+            self._pace.ended(_now())
         self._problem = ""
         self._backoff.reset()
         self._metrics.reconciled("success", _now() - started)
@@ -160,7 +161,6 @@ class Reconciler:
             await self._report(plan, situation)
             raise
         await self._report(plan, situation)
-        self._pace.ended(_now())
 
     def _plan(self, situation: Situation) -> Plan:
         fleet = self._fleet

@@ -1,7 +1,7 @@
 """The connection to the API server: lists, watches, server-side apply, deletion. Holds no policy; raises typed errors.
 
-Of kubernetes_asyncio only the connection is used (credentials, TLS, proxies): its models would turn 5,000 objects into
-Python objects of which three fields are read.
+Of kubernetes_asyncio only the configuration is used (credentials, TLS, proxies): its models would turn 5,000 objects
+into Python objects of which three fields are read.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient, Configuration
-from kubernetes_asyncio.client.exceptions import ApiException
+from kubernetes_asyncio.client import Configuration
 
 from dracpu_api.answers import WatchEvent, read_event, read_list, read_stored, refusal
-from dracpu_api.errors import ApiError, Named, SilentError, UnavailableError
+from dracpu_api.errors import Named, SilentError, UnavailableError
 from dracpu_api.resources import Json, Resource, resource_version
+from dracpu_operator.api.connection import Connection
 from dracpu_operator.known.follow import Scope
 
 FIELD_MANAGER: Final = "dracpu-operator"
@@ -25,7 +25,7 @@ _PAGE: Final = 500  # objects per page of a list, as client-go asks for
 _SECONDS: Final = 30.0
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_WATCH_SECONDS: Final = 240  # kubernetes_asyncio: no request takes longer than 300 s
+_WATCH_SECONDS: Final = 240  # then the API server ends the watch, and another one continues
 _SILENCE_SECONDS: Final = 90.0  # the API server sends a bookmark each minute
 
 
@@ -33,20 +33,16 @@ class Cluster:
     """A connection to the API server, as an async context manager."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
-        self._client: ApiClient | None = None
+        self._connection = Connection(configuration, FIELD_MANAGER)
 
     async def __aenter__(self) -> Self:
-        # its session belongs to the running loop, so it is created here
-        self._client = ApiClient(self._configuration)
-        self._client.user_agent = FIELD_MANAGER
+        await self._connection.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._client is not None
-        await self._client.close()
+        await self._connection.__aexit__(kind, error, trace)
 
     async def items(self, resource: Resource, *, metadata_only: bool = False) -> AsyncIterator[Json]:
         """Yields all objects of a kind, in all namespaces; they are requested page by page."""
@@ -185,17 +181,8 @@ class Cluster:
         accept: str,
         content_type: str = "application/json",
     ) -> aiohttp.ClientResponse:
-        assert self._client is not None
-        response: aiohttp.ClientResponse = await self._client.call_api(
-            path,
-            method,
-            query_params=query,
-            header_params={"Accept": accept, "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-            _preload_content=False,
-        )
-        return response
+        headers = {"Accept": accept, "Content-Type": content_type}
+        return await self._connection.send(method, path, query, body=body, headers=headers)
 
 
 @contextlib.contextmanager
@@ -207,8 +194,6 @@ def _translated(what: str) -> Iterator[None]:
         raise UnavailableError(f"{what}: no answer within {_SECONDS:.0f} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise UnavailableError(f"{what}: {error or type(error).__name__}") from error
-    except ApiException as error:
-        raise ApiError(f"{what}: {error.reason}") from error
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> str:
