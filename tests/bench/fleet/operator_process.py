@@ -67,8 +67,9 @@ async def operator(kubeconfig: Json, folder: Path, *wrapper: str) -> AsyncIterat
     """Runs the operator until the body ends."""
     file, log = folder / "operator.kubeconfig", folder / "operator.log"
     file.write_text(json.dumps(kubeconfig))
-    words = ("-m", "dracpu_operator", "run", "--kubeconfig", str(file), "--http-address", "127.0.0.1:0")
-    environment = {**os.environ, "POD_NAME": "dracpu-operator-0", "POD_NAMESPACE": NAMESPACE}
+    options = {"--kubeconfig": str(file), "--namespace": NAMESPACE, "--http-address": "127.0.0.1:0"}
+    words = ("-m", "dracpu_operator", "run", *(word for option in options.items() for word in option))
+    environment = {**os.environ, "POD_NAME": "dracpu-operator-0"}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, *wrapper, *words, stdout=output, stderr=output, env=environment
