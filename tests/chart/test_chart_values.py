@@ -166,6 +166,15 @@ def test_a_pod_label_that_the_chart_sets_is_refused_with_its_name(component: str
 
 
 @pytest.mark.parametrize(("component", "kind"), [("agent", "DaemonSet"), ("operator", "Deployment")])
+def test_a_variable_that_the_chart_sets_is_refused_with_its_name(component: str, kind: str) -> None:
+    own = [variable["name"] for variable in helm_chart.container_of(render().only(kind))["env"]]
+    assert own
+    for name in own:
+        with pytest.raises(RefusedError, match=rf"{component}\.env: remove the variable {name}"):
+            render(f"{component}.env[0].name={name}", f"{component}.env[0].value=mine")
+
+
+@pytest.mark.parametrize(("component", "kind"), [("agent", "DaemonSet"), ("operator", "Deployment")])
 def test_pod_labels_and_annotations_are_added_to_those_of_the_chart(component: str, kind: str) -> None:
     before = render().only(kind)["spec"]["template"]["metadata"]
     added = render(f"{component}.podLabels.team=a", f"{component}.podAnnotations.note=b").only(kind)
