@@ -28,6 +28,7 @@ class Intervals:
     removal: float = REMOVAL_SECONDS  # the grace time of a node that no config selects, where a config has none
     agent_report: float = 60.0  # between two writes of one node's status.agent
     refusal_cap: float = 300.0  # the longest time until a refused write of one CpuNode is repeated
+    discovery: float = 60.0  # until the API server has to describe the custom resources
     blind: float = 120.0  # without a watch, until the operator reports that it is not ready
     retry_first: float = 0.5
     retry_cap: float = 30.0

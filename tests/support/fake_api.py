@@ -178,6 +178,10 @@ class FakeApi:
         """Executes the next matching requests, and cuts their connections instead of sending an answer."""
         self._faults.append(_Fault(what, times, None))
 
+    def heal(self) -> None:
+        """Ends all faults of `fail` and `lose_answer`."""
+        self._faults.clear()
+
     def pause(self) -> None:
         """Delays the answers to requests until `resume`."""
         self._running.clear()
@@ -206,6 +210,10 @@ class FakeApi:
         """Returns a function that restores the present objects with their resourceVersions, as from a backup of etcd;
         no watch reports that."""
         return self._objects.store.backup()
+
+    def hide_from_discovery(self, *groups: str) -> None:
+        """Serves the objects of these groups without describing the groups; of no group: describes all again."""
+        self._server.undiscovered = set(groups)
 
     def bookmark(self) -> None:
         """Sends a bookmark to all watches."""

@@ -2,18 +2,23 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
+from background import background
 from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
-from running_operator import QUICK
+from running_operator import QUICK as USUAL
 
 from dracpu_operator.api import cluster
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.known.follow import Follower
 from dracpu_operator.known.followers import object_followers
+
+QUICK = replace(USUAL, blind=0.05)
 
 
 class Watched:
@@ -36,6 +41,13 @@ class Watched:
 
     def asked(self, what: str) -> int:
         return sum(str(request) == what for request in self.api.requests)
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Waits until the condition holds, of which nothing notifies."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -88,6 +100,31 @@ async def test_the_watch_waits_for_an_api_server_that_is_unavailable(watched: Wa
     watched.api.cut_watches()
     watched.add("n1")
     await watched.knows("n0", "n1")
+
+
+async def test_a_watch_that_fails_for_some_time_is_reported_until_it_is_accepted_again(watched: Watched) -> None:
+    standing = watched.follower.standing
+    assert (standing.is_following, standing.trouble()) == (True, "")
+    watched.api.fail("WATCH nodes", 503, "ServiceUnavailable", "etcd is away", times=100_000)
+    watched.api.cut_watches()
+    await eventually(standing.trouble)
+    assert re.fullmatch("nodes have not been watched for 0 s: .*etcd is away", standing.trouble())
+    watched.api.heal()
+    await eventually(lambda: standing.is_following)
+    assert standing.trouble() == ""
+
+
+async def test_objects_that_cannot_be_listed_or_watched_are_reported_from_the_start() -> None:
+    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as connected:
+        api.fail("GET nodes", 403, "Forbidden", "no lists", times=2)
+        api.fail("WATCH nodes", 403, "Forbidden", "no watches", times=2)
+        follower = object_followers(Fleet(), connected, QUICK)[0]
+        assert follower.standing.trouble() == "nodes have not been listed yet"
+        async with background(follower.run()):
+            await eventually(lambda: "nodes have not been listed yet: GET" in follower.standing.trouble())
+            await eventually(lambda: "no watch of nodes has been accepted yet: WATCH" in follower.standing.trouble())
+            await eventually(lambda: follower.standing.is_following)
+            assert follower.standing.trouble() == ""
 
 
 async def test_a_watch_that_stays_silent_is_followed_by_a_list(

@@ -13,7 +13,7 @@ from typing import Final, Self
 import aiohttp
 from kubernetes_asyncio.client import Configuration
 
-from dracpu_api.answers import WatchEvent, read_event, read_list, read_stored, refusal
+from dracpu_api.answers import WatchEvent, read_event, read_list, read_object, read_stored, refusal
 from dracpu_api.errors import Named, SilentError, UnavailableError
 from dracpu_api.resources import Json, Resource, resource_version
 from dracpu_operator.api.connection import Connection
@@ -97,6 +97,16 @@ class Cluster:
                     raise refusal(response.status, await response.read(), what, retry_after=_retry_after(response))
                 async with contextlib.aclosing(_events(response, what)) as events:
                     yield events
+
+    async def discovers(self, resource: Resource) -> bool:
+        """Whether the API server describes a kind of object; it may serve the objects some time before."""
+        found = read_object(await self._request("GET", "/apis"), "GET /apis")
+        groups = {group.get("name") for group in found.get("groups") or ()}
+        if resource.group not in groups:
+            return False
+        path = f"/apis/{resource.api_version}"
+        found = read_object(await self._request("GET", path), f"GET {path}")
+        return resource.plural in {kind.get("name") for kind in found.get("resources") or ()}
 
     async def read(self, resource: Resource, name: str) -> Json:
         """Returns an object that has no namespace."""

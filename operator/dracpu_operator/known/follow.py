@@ -17,6 +17,7 @@ from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, ExpiredError, ForbiddenError
 from dracpu_api.resources import Json, Resource, resource_version
 from dracpu_operator.intervals import Intervals
+from dracpu_operator.known.standing import Standing
 
 log = structlog.get_logger()
 
@@ -89,8 +90,7 @@ class Follower:
     ) -> None:
         self.scope = scope
         self.is_settled = asyncio.Event()
-        self.is_following = False  # a watch is open
-        self._is_refused = False  # and the operator works without
+        self.standing = Standing(scope.resource.plural, intervals.blind)
         self._source = source
         self._sink = sink
         self._intervals = intervals
@@ -99,8 +99,6 @@ class Follower:
         self._version = ""  # from which a watch continues; "": a list has to come first
         self._highest = 0  # of all versions that a list or a watch has shown
         self._listed_at = float("-inf")
-        self._problem = ""
-        self._followed_until: float | None = None  # when the last watch ended; None: none was accepted yet
 
     async def run(self) -> NoReturn:
         """Runs until cancelled."""
@@ -122,34 +120,21 @@ class Follower:
         highest = self._highest
         version = await list_all(self._source, self.scope, self._sink)
         self._note_version(int(version), known=highest)
+        self.standing.listed()
         self.is_settled.set()
-        self._is_refused = False
         self._listed_at = _now()
         return version
 
-    def trouble(self) -> str:
-        """Why the operator may miss changes of these objects; "" while it follows them, or has done so until a short
-        time ago."""
-        what, why = self.scope.resource.plural, f": {self._problem}" if self._problem else ""
-        if self.is_following or self._is_refused:
-            return ""
-        if not self.is_settled.is_set():
-            return f"{what} have not been listed yet{why}"
-        if self._followed_until is None:
-            return f"no watch of {what} has been accepted yet{why}"
-        seconds = _now() - self._followed_until
-        return f"{what} have not been followed for {seconds:.0f} s{why}" if seconds > self._intervals.blind else ""
-
     async def _follow(self, backoff: Backoff) -> None:
         async with self._source.watch(self.scope, self._version) as events:
-            self.is_following, self._problem = True, ""
+            self.standing.accepted()
             began = _now()
             try:
                 async for event in events:
                     self._take_over(event)
                     backoff.reset()
             finally:
-                self.is_following, self._followed_until = False, _now()
+                self.standing.ended()
                 if _now() - began > self._intervals.retry_cap:
                     backoff.reset()
 
@@ -170,19 +155,19 @@ class Follower:
         self._highest = max(self._highest, version)
 
     def _failed(self, error: ApiError) -> None:
-        what = self.scope.resource.plural
         if isinstance(error, ExpiredError):
             self._version = ""
             return
-        is_new, self._problem = str(error) != self._problem, str(error)
+        what, is_new = self.scope.resource.plural, self.standing.failed(str(error))
         if self._on_refused is not None and isinstance(error, ForbiddenError):
-            self._version, self._is_refused = "", True
+            self._version = ""
             self._on_refused()
+            self.standing.given_up()
             self.is_settled.set()
             if is_new:
-                log.warning("not allowed to follow objects, going on without them", resource=what, error=self._problem)
+                log.warning("not allowed to follow objects, going on without them", resource=what, error=str(error))
         elif is_new:
-            log.warning("following objects failed, trying again", resource=what, error=self._problem)
+            log.warning("following objects failed, trying again", resource=what, error=str(error))
 
 
 def _now() -> float:

@@ -1,6 +1,5 @@
 """What the operator follows by watches of its own."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -50,14 +49,3 @@ def agent_followers(fleet: Fleet, source: Source, intervals: Intervals, namespac
         )
 
     return [follow(DAEMON_SETS, fleet.agent_daemon_sets), follow(PODS, fleet.agent_pods)]
-
-
-async def until_settled(followers: Sequence[Follower]) -> None:
-    """Waits until each of them has listed its objects, or may not."""
-    for follower in followers:
-        await follower.is_settled.wait()
-
-
-def troubles(followers: Sequence[Follower]) -> list[str]:
-    """Why the operator may miss changes."""
-    return [trouble for trouble in (follower.trouble() for follower in followers) if trouble]

@@ -14,12 +14,12 @@ from dracpu_api.resources import CONFIGS, resource_version
 from dracpu_operator.known.fleet import Fleet
 
 
-def registry_for(fleet: Fleet, login: Callable[[], Awaitable[kopf.ConnectionInfo]]) -> kopf.OperatorRegistry:
+def registry_for(fleet: Fleet, login: Callable[[], Awaitable[kopf.AiohttpSession]]) -> kopf.OperatorRegistry:
     """The handlers, which record what they receive in `fleet`."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    async def log_in(**_: Any) -> kopf.ConnectionInfo:
+    async def log_in(**_: Any) -> kopf.AiohttpSession:
         return await login()
 
     @kopf.on.event(CONFIGS.group, CONFIGS.version, CONFIGS.plural, registry=registry)

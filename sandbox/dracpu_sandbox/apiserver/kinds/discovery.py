@@ -3,7 +3,7 @@
 Aggregated discovery is not served; clients that request it fall back to these documents.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from dracpu_sandbox.apiserver.kinds.kind import JsonObject, Kind
@@ -30,9 +30,9 @@ _SUBRESOURCES: Final[dict[str, tuple[str, Sequence[str]]]] = {
 }
 
 
-def discover(registry: Registry, path: str) -> JsonObject | None:
-    """Returns the answer to a discovery request; None when nothing is served at the path."""
-    kinds = registry.all()
+def discover(registry: Registry, path: str, without: Collection[str] = ()) -> JsonObject | None:
+    """Returns the answer to a discovery request, without some groups; None when nothing is served at the path."""
+    kinds = [kind for kind in registry.all() if kind.group not in without]
     match path.strip("/").split("/"):
         case ["version"]:
             return VERSION
