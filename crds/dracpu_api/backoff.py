@@ -27,6 +27,12 @@ class Backoff:
         asked = error.retry_after if error is not None and error.retry_after is not None else 0.0
         return max(delay, min(asked, self._cap))
 
+    def next_spread(self, error: ApiError) -> float:
+        """Seconds to wait now, where no deadline is near: the server asks all clients for the same time, so some of them
+        wait up to a quarter longer."""
+        delay = self.next(error)
+        return self._jitter(delay, 1.25 * delay) if error.retry_after else delay
+
     def reset(self) -> None:
         """Starts again with the first wait; to be called after a success."""
         self._base = self._first

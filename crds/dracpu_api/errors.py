@@ -38,7 +38,11 @@ class ConflictError(ApiError):
 
 
 class ExpiredError(ApiError):
-    """410: the history since the given resourceVersion, or the next page of a list, is gone; list again."""
+    """410: the history since the given resourceVersion, or the next page of a list, is gone; list again.
+
+    A list may also go on with `continue_token`: the remaining pages then show a later state than the first ones."""
+
+    continue_token = ""
 
 
 class SilentError(ExpiredError):
@@ -77,7 +81,11 @@ def api_error(
     error = _type_of(status, detail)
     if error is NotFoundError and not _reports_missing(fields, named):
         error = NotServedError
-    return error(f"{what}: {reason}: {detail}", reason=reason, retry_after=retry_after)
+    made = error(f"{what}: {reason}: {detail}", reason=reason, retry_after=retry_after)
+    metadata = fields.get("metadata")
+    if isinstance(made, ExpiredError) and isinstance(metadata, Mapping):
+        made.continue_token = str(metadata.get("continue") or "")
+    return made
 
 
 def _reports_missing(status: Mapping[str, object], named: Named | None) -> bool:

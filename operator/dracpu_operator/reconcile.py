@@ -61,7 +61,7 @@ class Reconciler:
         self._intervals = intervals
         self._clock = clock or partial(datetime.now, UTC)
         self._refusals = Refusals(intervals.retry_first, intervals.refusal_cap)
-        self._writer = CpuNodeWriter(fleet, cluster, events, self._refusals, metrics, intervals.writers)
+        self._writer = CpuNodeWriter(fleet, cluster, events, self._refusals, metrics, intervals)
         self._reports = reports
         self._absent_since: dict[str, str] = {}  # by node: since when the agent's pod is missing
         self._removal_at = float("inf")
@@ -73,6 +73,7 @@ class Reconciler:
         self._problem = "the cluster's objects have not been listed yet"
         self._busy_since: float | None = None
         self._recheck_at = 0.0
+        self._not_before = 0.0  # the API server has asked to wait until then
 
     async def run(self) -> NoReturn:
         """Lists all objects, then reconciles whenever something has changed."""
@@ -98,6 +99,7 @@ class Reconciler:
         return [self._problem] if self._problem else []
 
     async def _attempt(self, step: Callable[[], Awaitable[None]]) -> bool:
+        await asyncio.sleep(max(0.0, self._not_before - _now()))
         self._busy_since = started = _now()
         try:
             await step()
@@ -105,6 +107,7 @@ class Reconciler:
             if str(error) != self._problem:
                 log.warning("reconciling failed, trying again", error=str(error))
             self._problem = str(error)
+            self._not_before = _now() + min(error.retry_after or 0.0, self._intervals.retry_cap)
             self._metrics.reconciled("error", _now() - started)
             return False
         finally:

@@ -119,7 +119,11 @@ async def test_a_page_at_a_revision_without_history_is_expired(api: Caller) -> N
         await api.create(CONFIG_MAPS, config_map(name))
     token = (await api.get(CONFIG_MAPS, limit="1"))["metadata"]["continue"]
     api.server.watches.expire()
-    assert (await api.refused("GET", CONFIG_MAPS, **{"continue": token}))["code"] == 410
+    expired = await api.refused("GET", CONFIG_MAPS, **{"continue": token})
+    assert expired["code"] == 410
+    rest = await api.get(CONFIG_MAPS, **{"continue": expired["metadata"]["continue"]})
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["b"]
+    assert "continue" not in rest["metadata"]
     assert (await api.refused("GET", CONFIG_MAPS, **{"continue": "nonsense"}))["code"] == 400
 
 

@@ -50,6 +50,7 @@ class _Fault:
     what: str
     times: int
     refusal: RefusedError | None  # None: the request is executed, its answer is lost
+    where: Callable[[Request], object] = lambda request: True
 
 
 class FakeApi:
@@ -169,10 +170,12 @@ class FakeApi:
         times: int = 1,
         retry_after: int | None = None,
         details: JsonObject | None = None,
+        where: Callable[[Request], object] = lambda request: True,
     ) -> None:
-        """Refuses the next `times` requests that match `what`, a regular expression like "PUT resourceslices"."""
+        """Refuses the next `times` requests that match `what`, a regular expression like "PUT resourceslices", and
+        `where`."""
         refusal = RefusedError(code, reason or "Injected", message, details=details, retry_after=retry_after)
-        self._faults.append(_Fault(what, times, refusal))
+        self._faults.append(_Fault(what, times, refusal, where))
 
     def lose_answer(self, what: str, *, times: int = 1) -> None:
         """Executes the next matching requests, and cuts their connections instead of sending an answer."""
@@ -246,7 +249,7 @@ class FakeApi:
 
     def _fault(self, request: Request) -> _Fault | None:
         for fault in self._faults:
-            if fault.times > 0 and re.match(fault.what, str(request)):
+            if fault.times > 0 and re.match(fault.what, str(request)) and fault.where(request):
                 fault.times -= 1
                 return fault
         return None

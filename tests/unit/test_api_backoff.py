@@ -19,6 +19,13 @@ def test_the_wait_is_as_long_as_the_server_asks_within_the_cap() -> None:
     assert Backoff(1, 8).next(UnavailableError("later", retry_after=3600)) == 8
 
 
+def test_clients_that_the_server_asks_for_the_same_time_come_back_one_after_the_other() -> None:
+    later = UnavailableError("later", retry_after=4)
+    assert Backoff(1, 8, jitter=lambda low, high: high).next_spread(later) == 5
+    assert Backoff(1, 8, jitter=lambda low, high: low).next_spread(later) == 4
+    assert Backoff(1, 8, jitter=lambda low, high: high).next_spread(UnavailableError("away")) == 1
+
+
 @given(st.integers(1, 50))
 def test_jitter_stays_between_half_and_whole(attempts: int) -> None:
     backoff = Backoff(0.5, 30)

@@ -11,17 +11,23 @@ from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
+import structlog
 from kubernetes_asyncio.client import Configuration
 
 from dracpu_api.answers import WatchEvent, read_event, read_list, read_object, read_stored, refusal
-from dracpu_api.errors import Named, SilentError, UnavailableError
+from dracpu_api.backoff import Backoff
+from dracpu_api.errors import ExpiredError, Named, SilentError, UnavailableError
 from dracpu_api.resources import Json, Resource, resource_version
 from dracpu_operator.api.connection import Connection
 from dracpu_operator.known.follow import Scope
 
+log = structlog.get_logger()
+
 FIELD_MANAGER: Final = "dracpu-operator"
 
 _PAGE: Final = 500  # objects per page of a list, as client-go asks for
+_PAGE_ATTEMPTS: Final = 6
+_PAGE_RETRY_SECONDS: Final = 0.5  # at first
 _SECONDS: Final = 30.0
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -51,19 +57,37 @@ class Cluster:
                 yield item
 
     async def pages(self, scope: Scope) -> AsyncIterator[Json]:
-        """Yields a list of objects, page by page."""
+        """Yields a list of objects, page by page. They show one moment, unless that takes minutes: then later pages
+        show a later one. A watch from the version of the first page shows everything since then."""
         path = scope.resource.path(namespace=scope.namespace)
         accept = _METADATA_LIST if scope.metadata_only else "application/json"
-        selector = [("labelSelector", scope.selector)] if scope.selector else []
-        query = [("limit", str(_PAGE)), *selector]
+        query = [("limit", str(_PAGE)), *([("labelSelector", scope.selector)] if scope.selector else [])]
+        payload, has_expired = await self._request("GET", path, query, accept=accept), False
         while True:
-            payload = await self._request("GET", path, query, accept=accept)
             page = read_list(payload, f"GET {path}", scope.resource)
             yield page
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
-            query = [("limit", str(_PAGE)), *selector, ("continue", token)]
+            try:
+                payload = await self._next_page(path, [*query, ("continue", token)], accept)
+            except ExpiredError as error:  # the pages took so long that their common version was dropped
+                if has_expired or not error.continue_token:
+                    raise
+                has_expired = True
+                payload = await self._next_page(path, [*query, ("continue", error.continue_token)], accept)
+
+    async def _next_page(self, path: str, query: list[tuple[str, str]], accept: str) -> bytes:
+        """Reads another page than the first one. While the API server is busy, only that page is requested again: a
+        list of 15,000 nodes has 30."""
+        backoff = Backoff(_PAGE_RETRY_SECONDS)
+        for _ in range(_PAGE_ATTEMPTS - 1):
+            try:
+                return await self._request("GET", path, query, accept=accept)
+            except UnavailableError as error:
+                log.info("a page of a list is requested again", error=str(error))
+                await asyncio.sleep(backoff.next_spread(error))
+        return await self._request("GET", path, query, accept=accept)
 
     async def version(self, resource: Resource) -> int:
         """Returns the version that the objects of a kind have at this moment, from a list of one object: such a list is

@@ -22,8 +22,10 @@ from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.api.events import Events
 from dracpu_operator.api.refusals import Refusals
+from dracpu_operator.api.throttle import Throttle
 from dracpu_operator.decide.plan import Change
 from dracpu_operator.decide.records import CpuNode, Node
+from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.metrics import Metrics, Request
 
@@ -46,14 +48,20 @@ class CpuNodeWriter:
     """Makes jobs and runs them."""
 
     def __init__(
-        self, fleet: Fleet, cluster: Cluster, events: Events, refusals: Refusals, metrics: Metrics, parallel: int
+        self,
+        fleet: Fleet,
+        cluster: Cluster,
+        events: Events,
+        refusals: Refusals,
+        metrics: Metrics,
+        intervals: Intervals,
     ) -> None:
         self._fleet = fleet
         self._cluster = cluster
         self._events = events
         self._refusals = refusals
         self._metrics = metrics
-        self._parallel = parallel
+        self._intervals = intervals
 
     def change(self, change: Change, spec: CpuNodeSpec, now: str) -> Job:
         """The job that gives a node the settings of a config; `now` is RFC 3339 in UTC."""
@@ -126,15 +134,18 @@ class CpuNodeWriter:
         return Job(name, "read", send)
 
     async def run(self, jobs: Iterable[Job]) -> None:
-        """Runs all jobs. A refused one is recorded and does not keep the others from being run. When the API server
-        becomes unavailable, or refuses many in a row, the remaining jobs are dropped, and the error is raised."""
+        """Runs all jobs. A refused one is recorded and does not keep the others from being run. All wait while the API
+        server asks for that. When it becomes unavailable, or refuses many in a row, the remaining jobs are dropped, and
+        the error is raised."""
         queue = deque(jobs)
         errors: list[ApiError] = []
         refused: set[str] = set()  # nodes, since the last request that succeeded
+        throttle = Throttle(self._intervals.retry_first, self._intervals.retry_cap)
 
         async def work() -> None:
             while queue:
                 job = queue.popleft()
+                await throttle.wait()
                 try:
                     await job.send()
                 except ConflictError as error:  # deleted, or created again: read it, then decide again
@@ -142,6 +153,9 @@ class CpuNodeWriter:
                     self._failed(job)
                     self._fleet.changed.set()
                 except UnavailableError as error:
+                    if not errors and throttle.pauses(error):  # each request may be repeated, carried out or not
+                        queue.appendleft(job)
+                        continue
                     self._failed(job)
                     errors.append(error)
                     queue.clear()
@@ -155,13 +169,14 @@ class CpuNodeWriter:
                         errors.append(error)
                         queue.clear()
                 else:
+                    throttle.succeeded()
                     if job.kind != "read":
                         refused.clear()
                         self._refusals.remove(job.node)
                     self._metrics.requested(job.kind, "success")
 
         async with asyncio.TaskGroup() as group:
-            for number in range(min(self._parallel, len(queue))):
+            for number in range(min(self._intervals.writers, len(queue))):
                 group.create_task(work(), name=f"CpuNode writer {number}")
         if errors:
             raise errors[0]

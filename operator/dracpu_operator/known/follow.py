@@ -112,7 +112,7 @@ class Follower:
                 self._failed(error)
                 has_just_listed = _now() - self._listed_at < self._intervals.retry_cap
                 if not isinstance(error, ExpiredError) or has_just_listed:
-                    await asyncio.sleep(backoff.next(error))
+                    await asyncio.sleep(backoff.next_spread(error))
             else:
                 await asyncio.sleep(self._intervals.debounce)  # in case every watch ends at once
 

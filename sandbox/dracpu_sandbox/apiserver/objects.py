@@ -21,14 +21,15 @@ from dracpu_sandbox.apiserver.kinds.admission import admit, unknown_fields
 from dracpu_sandbox.apiserver.kinds.kind import Kind
 from dracpu_sandbox.apiserver.kinds.registry import Registry
 from dracpu_sandbox.apiserver.ownership import Manager, Operation, Shares
-from dracpu_sandbox.apiserver.refusal import Cause
+from dracpu_sandbox.apiserver.refusal import Cause, RefusedError
 from dracpu_sandbox.apiserver.selectors import Predicate, everything
-from dracpu_sandbox.apiserver.store import Store, Stored
+from dracpu_sandbox.apiserver.store import Key, Store, Stored
 
 JsonObject = dict[str, Any]
 
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"  # of generated names, as in Kubernetes
 _LONGEST_PREFIX: Final = 58
+_PRESENT: Final = -1  # in the token of a page: not the revision of the former pages
 _IDENTIFYING: Final = {"name", "namespace", "resourceVersion", "uid", "managedFields"}
 
 
@@ -92,9 +93,14 @@ class Objects:
         self, kind: Kind, namespace: str = "", selects: Predicate = everything, *, limit: int = 0, token: str = ""
     ) -> Page:
         """Lists the selected objects; with the token of a page, lists the page that follows it."""
-        revision, after = _read_token(token) if token else (self.store.revision, None)
-        present = revision == self.store.revision
-        found = self.store.all(kind.storage) if present else self.store.all_at(kind.storage, revision)
+        revision, after = _read_token(token) if token else (_PRESENT, None)
+        if revision in (_PRESENT, self.store.revision):
+            revision, found = self.store.revision, self.store.all(kind.storage)
+        else:
+            try:
+                found = self.store.all_at(kind.storage, revision)
+            except RefusedError:
+                raise refusal.expired_page(_token(_PRESENT, after)) from None
         chosen = [
             stored
             for stored in found
@@ -104,7 +110,7 @@ class Objects:
         ]
         if not limit or len(chosen) <= limit:
             return Page(chosen, revision)
-        return Page(chosen[:limit], revision, _token(revision, chosen[limit - 1]))
+        return Page(chosen[:limit], revision, _token(revision, chosen[limit - 1].key))
 
     # Writing
 
@@ -346,8 +352,8 @@ def timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _token(revision: int, last: Stored) -> str:
-    return base64.urlsafe_b64encode(json.dumps([revision, *last.key]).encode()).decode()
+def _token(revision: int, last: Key | None) -> str:
+    return base64.urlsafe_b64encode(json.dumps([revision, *(last or ("", ""))]).encode()).decode()
 
 
 def _read_token(token: str) -> tuple[int, tuple[str, str]]:

@@ -31,6 +31,7 @@ class RefusedError(Exception):
         details: JsonObject | None = None,
         causes: Sequence[Cause] = (),
         retry_after: int | None = None,
+        continue_token: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -38,6 +39,7 @@ class RefusedError(Exception):
         self.details: JsonObject | None = None if details is None else dict(details)
         self.causes = tuple(causes)
         self.retry_after = retry_after  # seconds
+        self.continue_token = continue_token  # of the next page of a list
 
     @property
     def status(self) -> JsonObject:
@@ -51,7 +53,7 @@ class RefusedError(Exception):
         body: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
             "message": str(self),
             "reason": self.reason,
@@ -119,6 +121,18 @@ def unknown_fields(kind: Kind, fields: Sequence[str], *, patched: bool) -> Refus
 def expired(requested: int, oldest: int) -> RefusedError:
     """Returns the error for a revision that is too old."""
     return RefusedError(410, "Expired", f"too old resource version: {requested} ({oldest})")
+
+
+def expired_page(token: str) -> RefusedError:
+    """Returns the error for the next page of a list that is too old; `token` is of a page that shows the present."""
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. "
+        "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+        "deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    return RefusedError(410, "Expired", message, continue_token=token)
 
 
 def nothing_here() -> RefusedError:
