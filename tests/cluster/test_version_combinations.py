@@ -1,7 +1,7 @@
 """CRDs, operator and agents of the present and the next version, in every combination, on a real API server.
 
-The API server, the scheduler and the controllers run on this host's loopback; operator and agents are processes; no
-emulated node is used. Only a real API server adds the defaults of a new CRD to objects that are stored already, and
+The API server runs on this host's loopback; operator and agents are processes; scheduler, controllers, kubelets and
+runtimes are simulated. Only a real API server adds the defaults of a new CRD to objects that are stored already, and
 drops fields that an older CRD does not have.
 """
 
@@ -16,9 +16,7 @@ from skewed_cluster import NODES, SkewedCluster, given, skewed_cluster
 
 from dracpu_sandbox.resources import conditions_of
 
-PROGRAMS: Final = tuple(
-    Paths.default().bin / name for name in ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
-)
+PROGRAMS: Final = tuple(Paths.default().bin / name for name in ("etcd", "kube-apiserver"))
 FIRST, SECOND = NODES
 # each setting that the present version does not know, with another value than its default
 NEW_SETTINGS: Final = {"parkIdle": True, "power": "fast", "weights": {"a": 1}, "allocation": {"order": "highest"}}

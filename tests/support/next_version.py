@@ -250,18 +250,18 @@ class Version:
 PRESENT: Final = Version("present", PROJECT)
 
 
-def former_version(folder: Path) -> Version:
+def former_version(folder: Path, commit: str = FORMER) -> Version:
     """Reads a former version from the repository's history into a folder, which must not exist yet."""
     folder.mkdir()
     archive = folder / "archive.tar"
     # any owner: tests run as root, and the clone may belong to somebody else
     git = ("git", "-c", "safe.directory=*", "-C", str(PROJECT))
     asked = subprocess.run(
-        (*git, "archive", "-o", archive, FORMER, *_FOLDERS, *_FILES), check=False, capture_output=True
+        (*git, "archive", "-o", archive, commit, *_FOLDERS, *_FILES), check=False, capture_output=True
     )
     if asked.returncode != 0:
         raise HistoryError(
-            f"commit {FORMER} cannot be read ({asked.stderr.decode().strip()}): the test upgrades from it, so it needs "
+            f"commit {commit} cannot be read ({asked.stderr.decode().strip()}): the test upgrades from it, so it needs "
             "a clone with its whole history: run `git fetch --unshallow`"
         )
     with tarfile.open(archive) as packed:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from next_version import NEXT, PRESENT, NextVersionError, Version, next_version, patched
+from next_version import NEXT, PRESENT, HistoryError, NextVersionError, Version, former_version, next_version, patched
 
 REVISION = """
 from dracpu_operator.known.read import revision_of
@@ -44,3 +44,8 @@ def test_a_patch_whose_text_has_changed_is_an_error(text: str) -> None:
         NextVersionError, match=r"a.py has this text .* adapt tests/support/next_version.py: 'mode = 1'"
     ):
         patched("a.py", text, [("mode = 1", "mode = 2")])
+
+
+def test_a_clone_without_the_former_version_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="needs a clone with its whole history: run `git fetch --unshallow`"):
+        former_version(tmp_path / "former", commit="0" * 40)
