@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NoReturn
@@ -153,17 +154,28 @@ class Reconciler:
             # a CpuNode is created only for a Node that was seen just now: else the garbage collector would delete it
             await list_all(self._cluster, NODE_SCOPE, fleet.node_table)
             plan = self._plan(situation)
+        changes_devices = any(not change.keeps_devices for change in plan.changes)
+        refused = await self._follow_claims(situation.now, changes_devices=changes_devices)
+        if changes_devices:  # a list of all claims takes some time, in which somebody may have paused the rollout
+            situation = self._situation()
+            plan = self._plan(situation)
+        if refused is not None:  # what needs no claims is written all the same
+            plan = replace(plan, changes=tuple(change for change in plan.changes if change.keeps_devices))
         try:
-            changes_devices = any(not change.keeps_devices for change in plan.changes)
-            await self._outstanding.follow(situation.now, changes_devices=changes_devices)
-            if changes_devices:  # a list of all claims takes some time, in which somebody may have paused the rollout
-                situation = self._situation()
-                plan = self._plan(situation)
             await self._write(plan, situation)
+            if refused is not None:
+                raise refused
         except ApiError:  # the statuses report the writes that succeeded
             await self._report(plan, situation)
             raise
         await self._report(plan, situation)
+
+    async def _follow_claims(self, now: datetime, *, changes_devices: bool) -> ApiError | None:
+        try:
+            await self._outstanding.follow(now, changes_devices=changes_devices)
+        except ApiError as error:
+            return error
+        return None
 
     def _plan(self, situation: Situation) -> Plan:
         fleet = self._fleet

@@ -329,6 +329,22 @@ async def test_a_claim_on_devices_that_its_node_does_not_publish_is_listed_when_
         await rollout.lists_as_outstanding("strange", node="n1")
 
 
+async def test_changes_that_need_no_claims_are_written_although_claims_cannot_be_listed(rollout: Rollout) -> None:
+    async with settled(rollout, 1):
+        await rollout.switch()
+    rollout.api.fail("GET resourceclaims", 403, "Forbidden", "not allowed", times=100_000)
+    async with rollout.operator():
+        await rollout.api.until(lambda: rollout.requested("GET resourceclaims") > 1)
+        rollout.edit(reservedCPUs="1")
+        await rollout.api.until(lambda: rollout.spec("n0")["settings"]["reservedCPUs"] == "1")
+        rollout.answer("n0")
+        await rollout.api.until_idle()
+        rollout.edit(mode="grouped")
+        refused = rollout.requested("GET resourceclaims")
+        await rollout.api.until(lambda: rollout.requested("GET resourceclaims") >= refused + 3)
+        assert rollout.spec("n0")["settings"]["mode"] == "individual"
+
+
 async def test_a_refused_list_of_claims_is_reported_and_tried_again(rollout: Rollout) -> None:
     async with settled(rollout, 1):
         rollout.claim("c")
