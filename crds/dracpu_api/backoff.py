@@ -28,8 +28,8 @@ class Backoff:
         return max(delay, min(asked, self._cap))
 
     def next_spread(self, error: ApiError) -> float:
-        """Seconds to wait now, where no deadline is near: the server asks all clients for the same time, so some of them
-        wait up to a quarter longer."""
+        """Seconds to wait now, where no deadline is near: the server asks all clients for the same time, so some of
+        them wait up to a quarter longer."""
         delay = self.next(error)
         return self._jitter(delay, 1.25 * delay) if error.retry_after else delay
 
