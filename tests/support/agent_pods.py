@@ -65,6 +65,12 @@ class AgentPods:
         for node in nodes:
             self.add(node)
 
+    def uninstall(self) -> None:
+        """Deletes the DaemonSet and all its pods."""
+        self._api.remove("daemonsets", f"{NAMESPACE}/dracpu-agent")
+        for body in self._api.all("pods"):
+            self._api.remove("pods", f"{NAMESPACE}/{body['metadata']['name']}")
+
     def add(self, node: str) -> None:
         """Creates a ready pod."""
         self._api.add("pods", {**pod(f"agent-{node}", node), "status": status(READY, ready=True)})

@@ -77,7 +77,7 @@ def _progressing(selected: Selected, progress: Progress) -> Verdict:
         return Verdict(False, ConfigReason.PAUSED, f"{done}; to resume the rollout, set rollout.paused: false")
     if progress.waiting and progress.stuck >= progress.limit:
         message = (
-            f"{done}; {_nodes(progress.stuck)} failed or have no agent that answers, and maxUnavailable allows "
+            f"{done}; {_nodes(progress.stuck)} failed or stopped answering, and maxUnavailable allows "
             f"{progress.limit}: correct the settings, and the rollout continues by itself"
         )
         return Verdict(False, ConfigReason.STOPPED, message)
