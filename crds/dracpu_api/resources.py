@@ -47,6 +47,7 @@ CONFIGS: Final = Resource(API_GROUP, API_VERSION, "cpudriverconfigs", "CpuDriver
 CPU_NODES: Final = Resource(API_GROUP, API_VERSION, "cpunodes", "CpuNode")
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 
 

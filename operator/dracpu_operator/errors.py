@@ -11,6 +11,10 @@ class WatchError(DriverError):
     """A watch has ended for good: a new process has to list everything again."""
 
 
+class LeadershipError(DriverError):
+    """Another operator leads, or may lead soon: this process must not write any more."""
+
+
 class ManifestError(DriverError):
     """A file cannot be read, or does not hold the expected object."""
 

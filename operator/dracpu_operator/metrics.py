@@ -54,6 +54,9 @@ class Metrics:
             "Claims with CPUs that the operator follows, because nodes change their devices; 0 while it follows none",
             registry=self._registry,
         )
+        self._leader = Gauge(
+            f"{_PREFIX}_leader", "1 if this operator leads, 0 if it stands by", registry=self._registry
+        )
         ProcessCollector(registry=self._registry)
 
     def reconciled(self, result: Result, seconds: float) -> None:
@@ -64,6 +67,10 @@ class Metrics:
     def requested(self, request: Request, result: Result) -> None:
         """Counts a request about one object."""
         self._requests.labels(request, result).inc()
+
+    def set_leader(self, *, leads: bool) -> None:
+        """Sets whether this operator leads."""
+        self._leader.set(leads)
 
     def set_nodes(self, progress: Mapping[str, Progress]) -> None:
         """Sets the counts of nodes of all configs, and removes those of configs that are gone."""

@@ -23,6 +23,7 @@ class RunOptions:
     log_format: str = "json"
     log_level: str = "info"
     namespace: str = ""  # of the agents; "": that of the operator's own pod
+    leader_elect: bool = False
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> argparse.Namespace:
@@ -45,6 +46,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     validate.add_argument("file", type=Path, metavar="FILE", help="YAML, with one object or several; - reads stdin")
     for command in (run, default_config, check):
         add_option(command, KUBECONFIG, prefix=PREFIX, environment=environment)
+    _add_leader_elect(run, environment)
     for option in (NAMESPACE, HTTP_ADDRESS, LOG_FORMAT, LOG_LEVEL):
         add_option(run, option, prefix=PREFIX, environment=environment)
     return parser.parse_args(arguments)
@@ -58,9 +60,24 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
         log_format=parsed.log_format,
         log_level=parsed.log_level,
         namespace=parsed.namespace,
+        leader_elect=not parsed.kubeconfig if parsed.leader_elect is None else parsed.leader_elect,
     )
 
 
 def kubeconfig_option(parsed: argparse.Namespace) -> Path | None:
     """The option of every command that needs the API server."""
     return Path(parsed.kubeconfig) if parsed.kubeconfig else None
+
+
+def _add_leader_elect(command: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    variable = f"{PREFIX}LEADER_ELECT"
+    value = environment.get(variable) or None
+    if value not in (None, "true", "false"):
+        command.error(f"{variable} must be true or false, not {value!r}")
+    command.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=None if value is None else value == "true",
+        help="write only while a Lease in the namespace names this process, so that several can run, of which one "
+        f"leads [{variable}: true or false; default: yes, unless --kubeconfig is given]",
+    )

@@ -23,6 +23,7 @@ from dracpu_operator.api.events import Events
 from dracpu_operator.api.outstanding import OutstandingLists
 from dracpu_operator.api.refusals import Refusals
 from dracpu_operator.api.statuses import StatusWriter
+from dracpu_operator.api.takeover import catch_up
 from dracpu_operator.api.writes import CpuNodeWriter
 from dracpu_operator.decide.agent_reports import report_of
 from dracpu_operator.decide.agents import UNKNOWN, Agents
@@ -42,7 +43,7 @@ _STUCK_SECONDS: Final = 600.0  # a reconcile of 5,000 nodes with all its writes 
 
 class Reconciler:
     """Runs until cancelled; Nodes and CpuNodes have to be known before. `loaded` is set once all configs have been
-    listed, too."""
+    listed, too. When `leading` is given, nothing is written before it is set."""
 
     def __init__(
         self,
@@ -53,9 +54,11 @@ class Reconciler:
         metrics: Metrics,
         intervals: Intervals,
         *,
+        leading: asyncio.Event | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.loaded = asyncio.Event()
+        self._leading = leading
         self._fleet = fleet
         self._cluster = cluster
         self._metrics = metrics
@@ -77,17 +80,16 @@ class Reconciler:
         self._not_before = 0.0  # the API server has asked to wait until then
 
     async def run(self) -> NoReturn:
-        """Lists all objects, then reconciles whenever something has changed."""
-        step = self._load
+        """Lists all objects, waits for the leadership, then reconciles whenever something has changed."""
+        await self._until_done(self._load)
+        self.loaded.set()
+        if self._leading is not None:
+            await self._leading.wait()
+            await self._until_done(self._take_over)
         async with self._outstanding:
             while True:
-                if not await self._attempt(step):
-                    await asyncio.sleep(self._backoff.next())
-                elif self.loaded.is_set():
-                    await self._wait()
-                else:
-                    self.loaded.set()
-                    step = self._reconcile
+                await self._until_done(self._reconcile)
+                await self._wait()
 
     def live(self) -> list[str]:
         """Reasons to restart the operator."""
@@ -98,6 +100,12 @@ class Reconciler:
     def ready(self) -> list[str]:
         """Reasons why changes of configs do not take effect at the moment."""
         return [self._problem] if self._problem else []
+
+    async def _until_done(self, step: Callable[[], Awaitable[None]]) -> None:
+        done = await self._attempt(step)
+        while not done:
+            await asyncio.sleep(self._backoff.next())
+            done = await self._attempt(step)
 
     async def _attempt(self, step: Callable[[], Awaitable[None]]) -> bool:
         await asyncio.sleep(max(0.0, self._not_before - _now()))
@@ -141,6 +149,10 @@ class Reconciler:
         log.info(
             "all objects listed", configs=len(fleet.configs), nodes=len(fleet.nodes), cpu_nodes=len(fleet.cpu_nodes)
         )
+
+    async def _take_over(self) -> None:
+        await catch_up(self._fleet, self._cluster)
+        self._recheck_at = _now()
 
     async def _reconcile(self) -> None:
         fleet = self._fleet

@@ -1,10 +1,11 @@
-"""The chart installs one operator, without access to its node, and with only the rights that it uses."""
+"""The chart installs the operator, without access to its node, and with only the rights that it uses."""
 
 import pytest
 import yaml
-from helm_chart import CHART, NAMESPACE, Manifest, container_of, pod_of, render, rights_of
+from helm_chart import CHART, NAMESPACE, Manifest, Rendered, container_of, pod_of, render, rights_of
 
 from dracpu_operator import options
+from dracpu_operator.api import lease
 from dracpu_operator.known.read_agents import AGENT_LABELS
 
 # all objects with pods of the operator's image
@@ -94,9 +95,11 @@ class TestEveryPodWithTheOperatorsImage:
 
 
 class TestOperator:
-    def test_never_runs_twice(self, deployment: Manifest) -> None:
+    def test_runs_once_by_default_and_never_beside_a_former_version(self, deployment: Manifest) -> None:
         assert deployment["spec"]["replicas"] == 1
         assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+        assert "topologySpreadConstraints" not in pod_of(deployment)
+        assert render().of_kind("PodDisruptionBudget") == []
 
     def test_is_not_preempted_by_ordinary_pods(self, deployment: Manifest) -> None:
         assert pod_of(deployment)["priorityClassName"] == "system-cluster-critical"
@@ -114,7 +117,9 @@ class TestOperator:
         assert (parsed.http_address, parsed.log_level, parsed.log_format) == (":9090", "debug", "text")
         assert container["ports"] == [{"name": "http", "containerPort": 9090}]
 
-    def test_gets_the_name_of_its_pod_for_events_and_the_namespace_of_the_agents(self, deployment: Manifest) -> None:
+    def test_gets_the_name_of_its_pod_and_the_namespace_of_the_agents_and_of_the_lease(
+        self, deployment: Manifest
+    ) -> None:
         variables = {found["name"]: found["valueFrom"] for found in container_of(deployment)["env"]}
         assert variables["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
         assert variables["POD_NAMESPACE"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
@@ -124,6 +129,9 @@ class TestOperator:
         labels = dict(label.split("=") for label in AGENT_LABELS.split(","))
         assert labels.items() <= daemon_set["metadata"]["labels"].items()
         assert labels.items() <= daemon_set["spec"]["template"]["metadata"]["labels"].items()
+
+    def test_takes_part_in_the_election(self, deployment: Manifest) -> None:
+        assert options.run_options(options.parse(container_of(deployment)["args"], {})).leader_elect
 
     def test_is_selected_by_labels_that_upgrades_do_not_change(self, deployment: Manifest) -> None:
         labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -135,6 +143,44 @@ class TestOperator:
         others = [*render().of_kind("Job"), *render().of_kind("DaemonSet")]
         assert others
         assert not [pod for pod in others if wanted <= pod["spec"]["template"]["metadata"]["labels"].items()]
+
+
+class TestTwoReplicas:
+    @pytest.fixture
+    def made(self) -> Rendered:
+        return render("operator.replicas=2")
+
+    def test_are_replaced_one_after_the_other(self, made: Rendered) -> None:
+        spec = made.only("Deployment")["spec"]
+        assert spec["replicas"] == 2
+        rolling = {"maxSurge": 1, "maxUnavailable": 0}
+        assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
+
+    def test_are_not_evicted_at_the_same_time(self, made: Rendered) -> None:
+        budget = made.only("PodDisruptionBudget")
+        assert budget["metadata"]["namespace"] == NAMESPACE
+        assert budget["spec"] == {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": made.only("Deployment")["spec"]["selector"],
+        }
+
+    def test_are_spread_over_nodes_and_zones_if_possible(self, made: Rendered) -> None:
+        deployment = made.only("Deployment")
+        constraints = pod_of(deployment)["topologySpreadConstraints"]
+        assert [constraint["topologyKey"] for constraint in constraints] == [
+            "kubernetes.io/hostname",
+            "topology.kubernetes.io/zone",
+        ]
+        for constraint in constraints:
+            assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
+            assert constraint["labelSelector"] == deployment["spec"]["selector"]
+
+    def test_are_spread_as_the_values_say(self) -> None:
+        prefix = "operator.topologySpreadConstraints[0]"
+        made = render("operator.replicas=2", f"{prefix}.topologyKey=rack", f"{prefix}.maxSkew=2")
+        (constraint,) = pod_of(made.only("Deployment"))["topologySpreadConstraints"]
+        assert constraint == {"topologyKey": "rack", "maxSkew": 2}
 
 
 class TestOperatorRights:
@@ -158,9 +204,26 @@ class TestOperatorRights:
         assert role["metadata"]["namespace"] == NAMESPACE
         assert rights_of(role) == {("", "pods"): {"list", "watch"}, ("apps", "daemonsets"): {"list", "watch"}}
 
+    def test_to_the_lease_are_limited_to_the_one_of_the_election(self) -> None:
+        role = render().named("Role", "dracpu-operator-election")
+        assert role["metadata"]["namespace"] == NAMESPACE
+        create, others = role["rules"]
+        assert create == {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}
+        assert others == {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": [lease.NAME],
+            "verbs": ["get", "update"],
+        }
+
     @pytest.mark.parametrize(
         ("kind", "role"),
-        [("ClusterRole", "dracpu-operator"), ("Role", "dracpu-operator"), ("Role", "dracpu-operator-agents")],
+        [
+            ("ClusterRole", "dracpu-operator"),
+            ("Role", "dracpu-operator"),
+            ("Role", "dracpu-operator-agents"),
+            ("Role", "dracpu-operator-election"),
+        ],
     )
     def test_belong_to_the_service_account_of_the_pod(self, kind: str, role: str, deployment: Manifest) -> None:
         binding = render().named(f"{kind}Binding", role)
@@ -174,7 +237,7 @@ class TestNoAccountOfTheChart:
         return [*render().of_kind("ClusterRole"), *render().of_kind("Role")]
 
     def test_has_a_right_with_a_wildcard(self) -> None:
-        assert len(self.roles()) == 6
+        assert len(self.roles()) == 7
         for role in self.roles():
             for rule in role["rules"]:
                 assert not [word for words in rule.values() for word in words if "*" in word]
@@ -183,7 +246,7 @@ class TestNoAccountOfTheChart:
         resources = {resource for role in self.roles() for _, resource in rights_of(role)}
         assert not resources & {"secrets", "pods/exec", "serviceaccounts/token", "configmaps"}
         groups = {group for role in self.roles() for group, _ in rights_of(role)}
-        assert groups == {"", "apps", "dra.cpu", "events.k8s.io", "resource.k8s.io"}
+        assert groups == {"", "apps", "coordination.k8s.io", "dra.cpu", "events.k8s.io", "resource.k8s.io"}
 
     def test_may_write_nodes_pods_or_claims(self) -> None:
         for role in self.roles():

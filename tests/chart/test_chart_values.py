@@ -55,10 +55,16 @@ EXAMPLES |= {
     "agent.nriSocket": "/run/nri.sock",
     "agent.stateDir": "/data/dracpu",
     "agent.maxUnavailable": "1",
+    "operator.replicas": "2",
+    "operator.topologySpreadConstraints": {"[0].topologyKey": "rack"},
 }
 
 # value -> what has to be set, too, so that it has an effect
-ENABLED_BY = dict.fromkeys(("networkPolicy.metricsFrom", "networkPolicy.egress"), ("networkPolicy.create=true",))
+ENABLED_BY = {
+    "networkPolicy.metricsFrom": ("networkPolicy.create=true",),
+    "networkPolicy.egress": ("networkPolicy.create=true",),
+    "operator.topologySpreadConstraints": ("operator.replicas=2",),
+}
 
 
 def leaves(values: Any, above: str = "") -> Iterator[str]:
@@ -132,7 +138,9 @@ def test_the_pages_name_values_that_exist() -> None:
         ("agent.maxUnavailable=0", "maxUnavailable"),
         ("agent.maxUnavailable=150%", "maxUnavailable"),
         ("agent.resources.limit.memory=1Gi", "limit"),
-        ("operator.replicas=2", "replicas"),
+        ("operator.replicas=0", "replicas"),
+        ("operator.replicas=two", "replicas"),
+        ("operator.topologySpreadConstraints.maxSkew=1", "topologySpreadConstraints"),
         ("operator.loglevel=debug", "loglevel"),
         ("operator.logFormat=yaml", "logFormat"),
         ("operator.image.name=dracpu-operator", "name"),

@@ -52,7 +52,7 @@ class RunningOperator:
             self._running.result()
 
 
-def kubeconfig(server: str, authority: str = "") -> dict[str, object]:
+def kubeconfig(server: str, authority: str = "", *, token: str = "secret") -> dict[str, object]:
     """The content of a kubeconfig file; for a server with TLS, `authority` is its certificate authority as PEM."""
     trust = {"certificate-authority-data": base64.b64encode(authority.encode()).decode()} if authority else {}
     return {
@@ -61,5 +61,5 @@ def kubeconfig(server: str, authority: str = "") -> dict[str, object]:
         "current-context": "test",
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         "clusters": [{"name": "test", "cluster": {"server": server, **trust}}],
-        "users": [{"name": "test", "user": {"token": "secret"}}],
+        "users": [{"name": "test", "user": {"token": token}}],
     }

@@ -70,6 +70,26 @@ def test_options_come_from_the_command_line_then_from_the_environment() -> None:
     assert run_options(parse(["run"], {})).kubeconfig is None
 
 
+def test_an_operator_in_a_pod_takes_part_in_the_election_unless_it_is_told_otherwise() -> None:
+    variable = "DRACPU_OPERATOR_LEADER_ELECT"
+
+    def elects(*arguments: str, **environment: str) -> bool:
+        return run_options(parse(["run", *arguments], environment)).leader_elect
+
+    assert elects()
+    assert not elects("--no-leader-elect")
+    assert not elects(**{variable: "false"})
+    assert not elects("--kubeconfig", "k"), "outside of a pod, for which there is no namespace of its own"
+    assert elects("--kubeconfig", "k", "--leader-elect")
+    assert elects("--kubeconfig", "k", **{variable: "true"})
+
+
+def test_a_wrong_choice_of_the_election_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        parse(["run"], {"DRACPU_OPERATOR_LEADER_ELECT": "perhaps"})
+    assert "DRACPU_OPERATOR_LEADER_ELECT must be true or false, not 'perhaps'" in capsys.readouterr().err
+
+
 def test_a_wrong_choice_in_the_environment_is_refused(capsys) -> None:
     with pytest.raises(SystemExit):
         parse(["run"], {"DRACPU_OPERATOR_LOG_FORMAT": "xml"})

@@ -7,8 +7,9 @@ into Python objects of which three fields are read.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import aiohttp
 import structlog
@@ -35,11 +36,19 @@ _WATCH_SECONDS: Final = 240  # then the API server ends the watch, and another o
 _SILENCE_SECONDS: Final = 90.0  # the API server sends a bookmark each minute
 
 
-class Cluster:
-    """A connection to the API server, as an async context manager."""
+class Permit(Protocol):
+    """Decides whether this process may write."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def writing(self) -> AbstractAsyncContextManager[float]:
+        """Surrounds a write. Waits until it may be sent, and returns the seconds within which it has to be executed."""
+
+
+class Cluster:
+    """A connection to the API server, as an async context manager. With a permit, writes are sent only as it allows."""
+
+    def __init__(self, configuration: Configuration, permit: Permit | None = None) -> None:
         self._connection = Connection(configuration, FIELD_MANAGER)
+        self._permit = permit
 
     async def __aenter__(self) -> Self:
         await self._connection.__aenter__()
@@ -113,7 +122,7 @@ class Cluster:
             query.append(("labelSelector", scope.selector))
         path = scope.resource.path(namespace=scope.namespace)
         what, accept = f"WATCH {path}", _METADATA if scope.metadata_only else "application/json"
-        with _translated(what):
+        with _translated(what, _SECONDS):
             async with asyncio.timeout(_SECONDS):
                 response = await self._send("GET", path, query, accept=accept)
             async with response:
@@ -132,9 +141,9 @@ class Cluster:
         found = read_object(await self._request("GET", path), f"GET {path}")
         return resource.plural in {kind.get("name") for kind in found.get("resources") or ()}
 
-    async def read(self, resource: Resource, name: str) -> Json:
-        """Returns an object that has no namespace."""
-        path = resource.path(name)
+    async def read(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        """Returns an object."""
+        path = resource.path(name, namespace=namespace)
         payload = await self._request("GET", path, named=Named(resource.plural, name))
         return read_stored(payload, f"GET {path}", resource, name)
 
@@ -144,6 +153,14 @@ class Cluster:
         path = resource.path(namespace=namespace)
         payload = await self._request("POST", path, body=body)
         return read_stored(payload, f"POST {path}", resource, body["metadata"].get("name", ""))
+
+    async def replace(self, resource: Resource, body: Json) -> Json:
+        """Replaces an object as a whole. Raises ConflictError when it is no longer in the resourceVersion of `body`."""
+        metadata = body["metadata"]
+        name = metadata["name"]
+        path = resource.path(name, namespace=metadata.get("namespace", ""))
+        payload = await self._request("PUT", path, named=Named(resource.plural, name), body=body)
+        return read_stored(payload, f"PUT {path}", resource, name)
 
     async def apply(
         self,
@@ -196,11 +213,19 @@ class Cluster:
         content_type: str = "application/json",
     ) -> bytes:
         what = f"{method} {path}"
-        with _translated(what):
-            async with asyncio.timeout(_SECONDS):
-                response = await self._send(method, path, query, body=body, accept=accept, content_type=content_type)
-                async with response:
-                    payload = await response.read()
+        async with contextlib.AsyncExitStack() as stack:
+            seconds = _SECONDS
+            if self._permit is not None and method != "GET":
+                seconds = min(seconds, await stack.enter_async_context(self._permit.writing()))
+                # when the time is over, the API server must not execute a write that has waited there
+                query = [*(query or ()), ("timeout", f"{seconds:.3f}s")]
+            with _translated(what, seconds):
+                async with asyncio.timeout(seconds):
+                    response = await self._send(
+                        method, path, query, body=body, accept=accept, content_type=content_type
+                    )
+                    async with response:
+                        payload = await response.read()
         if response.status >= 300:
             raise refusal(response.status, payload, what, retry_after=_retry_after(response), named=named)
         return payload
@@ -220,12 +245,12 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Turns the client's errors into ours; `what` names the request in them."""
+def _translated(what: str, seconds: float) -> Iterator[None]:
+    """Turns the client's errors into ours; `what` names the request in them, which may take some seconds."""
     try:
         yield
     except TimeoutError as error:
-        raise UnavailableError(f"{what}: no answer within {_SECONDS:.0f} s") from error
+        raise UnavailableError(f"{what}: no answer within {seconds:.3g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise UnavailableError(f"{what}: {error or type(error).__name__}") from error
 

@@ -12,13 +12,15 @@ _RETRY_SECONDS: Final = (1, 1, 2, 3, 5, 8, 13)
 _MARKS: Final = "dra.cpu"
 
 
-async def watch(registry: kopf.OperatorRegistry, instance: str) -> Exception | None:
-    """Runs kopf until a signal ends it. Returns the error when kopf gave up, as it does when a kind is no longer
-    served."""
+async def watch(registry: kopf.OperatorRegistry, instance: str, started: asyncio.Event) -> Exception | None:
+    """Runs kopf until it is cancelled. Returns the error when kopf gave up, as it does when a kind is no longer served.
+    `started` is set when kopf has installed its handlers of signals."""
     # without an identity, kopf looks up the user's name, and the image has no entry for user 65532
     identity = cast(Any, instance)  # kopf does not export its type
     try:
-        await kopf.operator(registry=registry, settings=_settings(), clusterwide=True, identity=identity)
+        await kopf.operator(
+            registry=registry, settings=_settings(), clusterwide=True, identity=identity, ready_flag=started
+        )
     except Exception as error:  # noqa: BLE001 - kopf has no base class for the errors that end it
         return error
     return None
@@ -43,7 +45,7 @@ async def cancel_watches_again() -> NoReturn:
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False  # the operator creates its Events itself, and on transitions only
-    settings.peering.standalone = True  # the Deployment has one replica and Recreate; peering is not a lock
+    settings.peering.standalone = True  # the leader is elected by a Lease; peering is not a lock
     settings.scanning.disabled = True  # which would watch all CRDs and namespaces
     settings.execution.max_workers = 1  # for synchronous handlers, of which there are none
     settings.process.ultimate_exiting_timeout = 30.0
