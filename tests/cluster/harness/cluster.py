@@ -42,9 +42,14 @@ class Cluster:
         """Returns the operator's pod."""
         return self.kubectl.pod_of("operator", NAMESPACE)
 
-    def kill_operator(self) -> None:
-        """Kills the operator with SIGKILL; the kubelet starts it again."""
-        pod = self.operator_pod()
+    def leader(self) -> str:
+        """Returns the name of the operator's pod that leads; "" when none does."""
+        holder: str = self.kubectl.get("lease", "dracpu-operator", NAMESPACE)["spec"]["holderIdentity"]
+        return holder.rpartition("_")[0]
+
+    def kill_operator(self, name: str = "") -> None:
+        """Kills the operator, or one of several by the name of its pod, with SIGKILL; the kubelet starts it again."""
+        pod = self.kubectl.get("pod", name, NAMESPACE) if name else self.operator_pod()
         (container,) = pod["status"]["containerStatuses"]
         (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
         node.kill_container(container["containerID"])
