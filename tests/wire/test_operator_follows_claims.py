@@ -171,6 +171,20 @@ async def test_nothing_is_requested_while_no_node_changes_its_devices(rollout: R
         assert rollout.for_claims == 0
 
 
+async def test_nothing_is_requested_either_where_a_former_version_did_not_store_when_the_devices_changed(
+    rollout: Rollout,
+) -> None:
+    async with settled(rollout, 1):
+        without = rollout.api.edit(
+            "cpunodes", "n0", lambda body: body["metadata"]["annotations"].pop("dra.cpu/devices-changed-at")
+        )
+        rollout.fleet.store_cpu_node(without)
+        rollout.edit(reservedCPUs="1")
+        await rollout.api.until(lambda: rollout.answer_all() and rollout.requested("PATCH cpunodes/n0"))
+        await rollout.api.until_idle()
+        assert rollout.for_claims == 0
+
+
 async def test_a_claim_that_is_allocated_ten_minutes_after_the_change_is_listed(rollout: Rollout) -> None:
     async with settled(rollout):
         await rollout.switch()

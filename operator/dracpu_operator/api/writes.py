@@ -201,7 +201,8 @@ def _devices_changed_at(change: Change, now: str) -> dict[str, str]:
     if not change.keeps_devices:
         return {ANNOTATION_DEVICES_CHANGED_AT: now}
     # a field that is applied no longer is removed
-    before = "" if change.current is None else change.current.devices_changed_at
+    assert change.current is not None
+    before = change.current.devices_changed_at or change.current.given_at  # a former version did not store it
     return {ANNOTATION_DEVICES_CHANGED_AT: before} if before else {}
 
 
