@@ -124,6 +124,14 @@ def test_a_node_whose_agent_has_never_reported_is_followed_for_a_limited_time() 
     assert not is_needed(followed, changed(0, phase=None), minutes=MINUTES + 6)
 
 
+def test_claims_are_followed_after_a_change_that_could_not_be_written() -> None:
+    followed = following()
+    followed.update([RESTS], NOW, changes_devices=True)
+    assert (followed.is_needed, followed.ends_at) == (True, NOW + timedelta(minutes=MINUTES))
+    assert is_needed(followed, RESTS, minutes=MINUTES - 1)
+    assert not is_needed(followed, RESTS, minutes=MINUTES)
+
+
 def test_cpu_nodes_of_others_and_those_that_cannot_be_decoded_are_not_followed() -> None:
     strange = [changed(0, owner=None, outstanding=(CLAIM,)), replace(changed(0), spec=None)]
     assert not is_needed(following(), *strange)

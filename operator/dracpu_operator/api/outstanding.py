@@ -48,7 +48,7 @@ class OutstandingLists:
     async def follow(self, now: datetime, *, changes_devices: bool) -> None:
         """Follows claims while that is needed. When nodes are about to change their devices, claims are known as they
         are at this moment. Raises ApiError."""
-        self._following.update(self._fleet.cpu_nodes.values(), now)
+        self._following.update(self._fleet.cpu_nodes.values(), now, changes_devices=changes_devices)
         ends_at = self._following.ends_at
         self.due_at = float("inf") if ends_at is None else _now() + (ends_at - now).total_seconds()
         if changes_devices:

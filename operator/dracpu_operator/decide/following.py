@@ -30,10 +30,16 @@ class Following:
         self.ends_at: datetime | None = None
         self._time = timedelta(seconds=seconds)
         self._seen: dict[str, _Seen] = {}  # by UID
+        self._tried_until: datetime | None = None  # after the last attempt to change devices
 
-    def update(self, cpu_nodes: Collection[CpuNode], now: datetime) -> None:
-        """Takes the present CpuNodes into account."""
+    def update(self, cpu_nodes: Collection[CpuNode], now: datetime, *, changes_devices: bool = False) -> None:
+        """Takes the present CpuNodes into account. `changes_devices` is true when nodes are about to change their
+        devices: such a change may be refused and tried again."""
         latest, is_open = now, False
+        if changes_devices:
+            self._tried_until = now + self._time
+        if self._tried_until is not None:
+            latest = max(now, self._tried_until)
         for cpu_node in cpu_nodes:
             seen = self._seen.get(cpu_node.uid)
             if seen is None or seen.cpu_node is not cpu_node:
