@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from fleet.errors import BenchError
-from fleet.measure import measure
+from fleet.measure import Figures, measure
 
 SIZES: Final = (500, 1_500, 5_000, 15_000)
 
@@ -21,25 +21,42 @@ SIZES: Final = (500, 1_500, 5_000, 15_000)
 def main() -> None:
     """Runs the measurement."""
     parser = argparse.ArgumentParser(prog="make bench-operator", description=__doc__)
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of nodes (default: %(default)s)")
+    parser.add_argument(
+        "--sizes", type=_sizes, default=",".join(map(str, SIZES)), help="numbers of nodes (default: %(default)s)"
+    )
     parser.add_argument("--idle-seconds", type=float, default=60.0, help="how long the idle operator is measured")
     parsed = parser.parse_args()
     try:
-        asyncio.run(_run([int(size) for size in parsed.sizes.split(",")], parsed.idle_seconds))
+        asyncio.run(_run(parsed.sizes, parsed.idle_seconds))
     except BenchError as error:
         sys.exit(f"bench-operator: {error}")
 
 
+def _sizes(text: str) -> list[int]:
+    try:
+        return [int(size) for size in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers like 500,1500") from error
+
+
 async def _run(sizes: Sequence[int], idle_seconds: float) -> None:
-    found = []
-    for size in sizes:
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
-            figures = await measure(
-                size, Path(folder), idle_seconds=idle_seconds, report=lambda line: print(line, flush=True)
-            )
-        found.append(figures)
-        print(f"{size} nodes took {time.monotonic() - began:.0f} s\n", flush=True)
+    found: list[Figures] = []
+    try:
+        for size in sizes:
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
+                found.append(await measure(size, Path(folder), idle_seconds=idle_seconds, report=_report))
+            _report(f"{size} nodes took {time.monotonic() - began:.0f} s\n")
+    finally:  # also when a large size has failed
+        if found:
+            _print_tables(found)
+
+
+def _report(line: str) -> None:
+    print(line, flush=True)
+
+
+def _print_tables(found: Sequence[Figures]) -> None:
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} processors, {platform.machine()}, Python", end=" ")
     print(f"{platform.python_version()}, load {os.getloadavg()[1]:.1f}\n")
     _print_table("figure", {figures.nodes: figures.values for figures in found})

@@ -1,6 +1,7 @@
 """Fills a control plane with Nodes, agents' pods and their DaemonSet, and keeps kubelets reporting."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import time
@@ -13,6 +14,7 @@ from helm_chart import NAMESPACE
 from dracpu_api.resources import NODES, Json, JsonObject
 from fleet import bodies
 from fleet.api import MERGE, STRATEGIC, Api, each
+from fleet.errors import RefusedError
 
 PARALLEL: Final = 32
 HEARTBEAT_SECONDS: Final = 300.0  # between two reports of a kubelet about its node, when nothing has changed
@@ -49,12 +51,15 @@ class Nodes:
         raise AssertionError("a cycle has no end")
 
     async def _beat(self, name: str) -> None:
-        status = {"status": {"conditions": bodies.node_conditions()}}
-        await self.api.send("PATCH", NODES.path(name, subresource="status"), status, content_type=STRATEGIC)
+        await self._patch(NODES.path(name, subresource="status"), bodies.node_conditions())
 
     async def _touch(self, name: str) -> None:
-        status = {"status": {"conditions": [{"type": "Ready", "status": "True", "lastProbeTime": bodies.now()}]}}
-        await self.api.send("PATCH", f"{_PODS}/{_pod(name)}/status", status, content_type=STRATEGIC)
+        ready = {"type": "Ready", "status": "True", "lastProbeTime": bodies.now()}
+        await self._patch(f"{_PODS}/{_pod(name)}/status", [ready])
+
+    async def _patch(self, path: str, conditions: Sequence[Json]) -> None:
+        with contextlib.suppress(RefusedError):  # an API server that is overloaded; the next report comes soon
+            await self.api.send("PATCH", path, {"status": {"conditions": conditions}}, content_type=STRATEGIC)
 
 
 async def fill(api: Api, count: int) -> Nodes:
