@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import Any, Final
 
 from dracpu_api.conditions import NodeCondition, Phase
@@ -37,7 +38,9 @@ _SILENT: Final = "its agent has not reported yet: does the DaemonSet's pod run o
 def read_node(raw: Json) -> Node:
     """Reads a Node; its metadata is enough."""
     metadata = raw["metadata"]
-    return Node(metadata["name"], metadata["uid"], resource_version(raw), dict(metadata.get("labels") or {}))
+    # nodes have many labels, and nearly all labels of one node are those of others: each text is kept once
+    labels = {intern(key): intern(value) for key, value in (metadata.get("labels") or {}).items()}
+    return Node(metadata["name"], metadata["uid"], resource_version(raw), labels)
 
 
 def read_config(raw: Json) -> Config:
