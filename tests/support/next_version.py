@@ -205,6 +205,28 @@ _PATCHES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ],
 }
 
+# A mistake that a release must not contain: defaults in the CRD of CpuNodes, which the API server adds to each node's
+# settings. With these, operators up to the former version removed all CpuNodes.
+_DEFAULTS_FOR_NODES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "crds/dracpu_api/objects/definitions.py": [
+        (
+            """wide=True),
+        ),
+    ),
+)
+""",
+            """wide=True),
+        ),
+        defaults=frozenset(
+            {"spec.settings.parkIdle", "spec.settings.power", "spec.settings.allocation.order"}
+        ),
+    ),
+)
+""",
+        )
+    ]
+}
+
 
 class HistoryError(Exception):
     """The repository lacks a commit, as a shallow clone does."""
@@ -270,15 +292,17 @@ def former_version(folder: Path, commit: str = FORMER) -> Version:
     return Version("former", folder)
 
 
-def next_version(folder: Path) -> Version:
-    """Makes the next version in a folder, which must not exist yet; raises NextVersionError."""
+def next_version(folder: Path, *, defaults_for_nodes: bool = False) -> Version:
+    """Makes the next version in a folder, which must not exist yet; raises NextVersionError. `defaults_for_nodes`: its
+    CRD of CpuNodes has defaults."""
     for name in _FOLDERS:
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in _FILES:
         shutil.copy(PROJECT / name, folder / name)
-    for name, replacements in _PATCHES.items():
-        file = folder / name
-        file.write_text(patched(name, file.read_text(), replacements))
+    for patches in (_PATCHES, _DEFAULTS_FOR_NODES if defaults_for_nodes else {}):
+        for name, replacements in patches.items():
+            file = folder / name
+            file.write_text(patched(name, file.read_text(), replacements))
     made = Version("next", folder)
     generated = subprocess.run(
         (sys.executable, folder / "tools/generate.py"),

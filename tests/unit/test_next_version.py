@@ -46,6 +46,15 @@ def test_a_patch_whose_text_has_changed_is_an_error(text: str) -> None:
         patched("a.py", text, [("mode = 1", "mode = 2")])
 
 
+def test_its_crd_of_cpunodes_has_defaults_only_on_demand(coming: Version, tmp_path: Path) -> None:
+    harder = next_version(tmp_path / "next", defaults_for_nodes=True)
+    for version, expected in ((coming, {}), (harder, {"default": "balanced"})):
+        (node,) = (crd for crd in version.crds() if crd["spec"]["names"]["kind"] == "CpuNode")
+        spec = node["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        power = spec["settings"]["properties"]["power"]
+        assert {name: value for name, value in power.items() if name == "default"} == expected
+
+
 def test_a_clone_without_the_former_version_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="needs a clone with its whole history: run `git fetch --unshallow`"):
         former_version(tmp_path / "former", commit="0" * 40)
