@@ -12,12 +12,14 @@ from lab.host import file_lock, timed
 from lab.nodes import Machine
 from lab.paths import Paths
 from lab.versions import default_gates
+from next_version import Version
 
 from harness.diagnosis import diagnose
 from harness.kubectl import Kubectl
 from harness.manifests import Object
 from harness.node import Node
 from harness.release import CONFIG, IMAGES, NAMESPACE, PROJECT, QUICK, TAG, install, values
+from harness.versions import images, other_versions
 from harness.waiting import eventually
 
 NODES: Final = ("vm1", "vm2")
@@ -32,6 +34,8 @@ class Cluster:
     lab: Lab
     kubectl: Kubectl
     nodes: tuple[Node, ...]
+    former: Version  # whose images the nodes have, too
+    coming: Version  # likewise: the next version
 
     @property
     def node(self) -> Node:
@@ -138,12 +142,14 @@ def _started(lab: Lab) -> Cluster:
         archives.append(lab.paths.images / f"{component}.tar")
         with timed(f"the {component}'s image"):
             lab.image(PROJECT / f"Dockerfile.{component}", f"{repository}:{TAG}", archives[-1], PROJECT, {})
+    former, coming = other_versions(lab)
+    archives += [archive for version in (former, coming) for archive in images(lab, version)]
     if not (os.environ.get("LAB_REUSE") and lab.is_up_with(archives) and lab.nodes() == list(NODES)):
         lab.down()
         with timed("cluster up"):
             lab.up(len(NODES), Machine(feature_gates=default_gates()), archives)
     kubectl = Kubectl(lab)
-    cluster = Cluster(lab, kubectl, tuple(Node(kubectl, name) for name in NODES))
+    cluster = Cluster(lab, kubectl, tuple(Node(kubectl, name) for name in NODES), former, coming)
     try:
         with timed("helm install"):
             install(lab, values(OPERATOR_NODE))

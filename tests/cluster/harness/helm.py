@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from lab.cluster import Lab
@@ -27,10 +28,10 @@ class Helm:
         shell = ("sh", "-c", 'exec "$@" 2>&1', "sh")
         return run(*network_command(self.lab.paths, *shell, *command, *words), timeout=timeout)
 
-    def upgrade(self, *options: str, values: Mapping[str, Any] | None = None) -> str:
+    def upgrade(self, *options: str, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> str:
         """Upgrades the release. `values` are changes by dotted name; all other values stay."""
         changed = [f"--set-json={name}={json.dumps(value)}" for name, value in (values or {}).items()]
-        return self.run("upgrade", RELEASE, CHART, KEEPING_VALUES, *changed, *options)
+        return self.run("upgrade", RELEASE, chart, KEEPING_VALUES, *changed, *options)
 
     def uninstall(self, *options: str) -> str:
         """Uninstalls the release."""
