@@ -124,7 +124,8 @@ async def test_a_label_that_comes_back_within_the_grace_time_leaves_a_node_as_it
         before = world.api.get("cpunodes", "n2")["metadata"]["uid"]
         cluster.label("n2", {})
         await world.until(lambda: set(cluster.leaving()) == {"n2"})
-        assert "n2: after" in await cluster.reports("Degraded", "NodesLeaving")
+        await world.until(lambda: "n2: after" in world.condition("Degraded").get("message", ""))
+        assert world.condition("Degraded")["reason"] == "NodesLeaving"
         await world.until(lambda: cluster.has_event("RemovalPending"))
         cluster.label("n2", {"disk": "fast"})
         await world.until(lambda: not cluster.leaving())
