@@ -89,7 +89,7 @@ async def candidate(api: FakeApi, stack: AsyncExitStack) -> Candidate:
 
 async def test_a_write_waits_for_the_leadership_and_has_its_time_limit(candidate: Candidate) -> None:
     writing = candidate.write()
-    await candidate.api.until_idle(0.2)
+    await candidate.api.until(lambda: len(candidate.api.requests) > 3)
     assert candidate.writes() == 0
     await candidate.leads()
     await writing
