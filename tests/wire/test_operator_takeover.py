@@ -118,6 +118,24 @@ async def test_what_the_watch_shows_in_time_is_not_read_again(standby: Standby) 
     assert "GET cpunodes/n4" not in map(str, standby.api.requests)
 
 
+async def test_a_label_that_its_watch_has_not_shown_is_known_before_the_first_write(standby: Standby) -> None:
+    standby.edit(nodeSelector={"matchLabels": {"pool": "a"}}, mode="individual", rollout={"maxUnavailable": "100%"})
+    standby.api.edit("nodes", "n1", lambda node: node["metadata"].update(labels={"pool": "a"}))
+    standby.leading.set()
+    await standby.api.until(lambda: standby.having("individual"))
+    await standby.api.until_idle(0.1)
+    assert standby.having("individual") == {"n1"}
+
+
+async def test_nodes_are_not_listed_when_their_watch_shows_the_present(standby: Standby) -> None:
+    seen = standby.api.edit("nodes", "n1", lambda node: node.update(status={"heartbeat": 1}))
+    standby.fleet.node_table.store(seen)
+    standby.leading.set()
+    await standby.api.until(lambda: "GET cpudriverconfigs" in map(str, standby.api.requests))
+    lists = [request for request in standby.api.requests if str(request) == "GET nodes"]
+    assert [request.query["limit"] for request in lists] == ["1"]
+
+
 async def test_it_writes_nothing_while_it_cannot_find_out(standby: Standby) -> None:
     standby.edit(mode="individual")
     standby.former_leader_gives("n4", "n5")

@@ -12,10 +12,11 @@ from typing import Final
 
 import structlog
 
-from dracpu_api.resources import CPU_NODES, Json, resource_version
+from dracpu_api.resources import CPU_NODES, NODES, Json, resource_version
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.known.follow import Scope, list_all
+from dracpu_operator.known.followers import NODE_SCOPE
 
 log = structlog.get_logger()
 
@@ -26,7 +27,9 @@ _LOOK_SECONDS: Final = 0.05
 
 async def catch_up(fleet: Fleet, cluster: Cluster) -> None:
     """Removes the CpuNodes that are gone, and marks those to be read again whose present version the watch does not
-    show soon."""
+    show soon. Lists the Nodes, unless their watch has shown something newer than this moment: in a large cluster, the
+    kubelets' reports see to that, and a list would take seconds."""
+    nodes_version = await cluster.version(NODES)
     present = _Present(fleet)
     await list_all(cluster, _SCOPE, present)
     behind = present.not_known(present.versions)
@@ -35,7 +38,15 @@ async def catch_up(fleet: Fleet, cluster: Cluster) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         behind = present.not_known(behind)
     fleet.to_read_again.update(behind)
-    log.info("compared what is known with the API server", cpu_nodes=len(present.versions), to_read_again=len(behind))
+    nodes_are_behind = max((node.version for node in fleet.nodes.values()), default=0) < nodes_version
+    if nodes_are_behind:
+        await list_all(cluster, NODE_SCOPE, fleet.node_table)
+    log.info(
+        "compared what is known with the API server",
+        cpu_nodes=len(present.versions),
+        to_read_again=len(behind),
+        nodes_listed=nodes_are_behind,
+    )
 
 
 class _Present:
