@@ -15,7 +15,7 @@ from lab.paths import Paths
 from next_version import PRESENT, SETTINGS, Version, former_version, next_version
 from skewed_cluster import NODES, SkewedCluster, given, skewed_cluster
 
-from dracpu_sandbox.resources import conditions_of
+from dracpu_sandbox.resources import CPU_NODES, conditions_of
 
 PROGRAMS: Final = tuple(Paths.default().bin / name for name in ("etcd", "kube-apiserver"))
 FIRST, SECOND = NODES
@@ -237,13 +237,25 @@ async def test_a_mode_that_operator_and_agents_do_not_know_freezes_the_nodes_unt
     await skewed.reconciled()
     assert given(await skewed.cpu_nodes()) == before
 
-    await skewed.edit({"mode": "weighted"})
+    async def made_again() -> None:
+        item = (await skewed.cpu_nodes()).get(SECOND, {"spec": {}})
+        assert item["spec"].get("settings", {}).get("mode") == "grouped"
+        assert (item.get("status") or {}).get("phase") == "Ready"
+
+    # docs: this is how to go on with the older version
+    await skewed.client.delete(CPU_NODES, SECOND)
+    await skewed.eventually(made_again)
+    await skewed.run_pod("later", 1, SECOND)
+
+    await skewed.edit({"mode": "weighted"})  # and this is how to go on with the newer one
     await skewed.run_agents(coming)
     await skewed.operate(coming)
     await skewed.applied()
     after = given(await skewed.cpu_nodes())
-    assert {name: item["uid"] for name, item in after.items()} == {name: item["uid"] for name, item in before.items()}
-    assert await skewed.slices() == slices
+    assert after[FIRST]["uid"] == before[FIRST]["uid"]
+    assert {name: item for name, item in (await skewed.slices()).items() if item["nodeName"] == FIRST} == {
+        name: item for name, item in slices.items() if item["nodeName"] == FIRST
+    }
     assert skewed.cpus_of("held", FIRST) == cpus
 
 
