@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fleets import config, cpu_node, node
 
+from dracpu_api.conditions import Phase
 from dracpu_api.settings import encode_spec
 from dracpu_operator.decide.plan import Plan, Situation, make_plan, spec_of
 from dracpu_operator.decide.progress import Moment, progress_of
@@ -144,6 +145,13 @@ def test_the_config_reports_which_nodes_are_frozen_and_why() -> None:
     degraded = conditions(plan([config()], frozen), frozen)["Degraded"]
     assert (degraded["status"], degraded["reason"]) == ("True", "NodesFrozen")
     assert "n1: spec.settings.mode must be one of grouped, individual" in degraded["message"]
+
+
+def test_a_frozen_node_whose_agent_cannot_decode_its_settings_either_is_reported_once() -> None:
+    frozen = replace(unreadable("n1"), phase=Phase.FAILED, failure="spec.settings.mode must be one of grouped")
+    degraded = conditions(plan([config()], frozen), frozen)["Degraded"]
+    assert degraded["reason"] == "NodesFrozen"
+    assert "kept the last good settings" not in degraded["message"]
 
 
 def test_a_config_that_cannot_be_decoded_keeps_frozen_nodes_and_others() -> None:

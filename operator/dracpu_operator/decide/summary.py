@@ -118,10 +118,10 @@ def _degraded(progress: Progress) -> Verdict:
 
 def _troubles(progress: Progress) -> Iterator[tuple[ConfigReason, str]]:
     """What is wrong, the worst first."""
-    if progress.failed:
-        failures = [f"{node.name}: {node.failure or 'no reason was reported'}" for node in progress.failed[:NAMED]]
-        count = _nodes(len(progress.failed))
-        text = f"{count} failed and kept the last good settings: {_some(failures, progress.failed)}"
+    failed = [node for node in progress.failed if not node.unreadable]  # those are reported as frozen
+    if failed:
+        failures = [f"{node.name}: {node.failure or 'no reason was reported'}" for node in failed[:NAMED]]
+        text = f"{_nodes(len(failed))} failed and kept the last good settings: {_some(failures, failed)}"
         yield ConfigReason.NODES_FAILED, text
     if progress.down:
         agents = [f"{agent.name}: {agent.reason}: {agent.message}" for agent in progress.down[:NAMED]]
