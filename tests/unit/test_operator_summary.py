@@ -265,7 +265,7 @@ def test_a_node_whose_agent_is_not_ready_for_longer_than_a_restart_offers_no_cpu
     written = status(done("n1"), done("n2"), agents=agents, rollout={"maxUnavailable": 1})
     assert outcomes(written)["Degraded"] == ("True", "AgentsNotReady")
     assert message(written, "Degraded") == (
-        "1 node has no ready agent: n2: CrashLoopBackOff: back-off 5m0s restarting failed container"
+        "no agent is ready on 1 node: n2: CrashLoopBackOff: back-off 5m0s restarting failed container"
     )
     assert message(written, "Available") == "1 of 2 nodes offer CPUs"
 

@@ -1,9 +1,9 @@
 """The status of a config: counts, CPUs, and conditions whose messages name what to do. The time is an argument."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dracpu_api.conditions import ConfigCondition, ConfigReason
 from dracpu_api.resources import Json
@@ -11,6 +11,8 @@ from dracpu_operator.decide.progress import Moment, Progress
 from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import by_type
+
+_T = TypeVar("_T")
 
 NAMED: Final = 3  # nodes that a message names; `kubectl get cpunodes` shows all
 
@@ -118,53 +120,59 @@ def _degraded(progress: Progress) -> Verdict:
 
 def _troubles(progress: Progress) -> Iterator[tuple[ConfigReason, str]]:
     """What is wrong, the worst first."""
-    failed = [node for node in progress.failed if not node.unreadable]  # those are reported as frozen
-    if failed:
-        failures = [f"{node.name}: {node.failure or 'no reason was reported'}" for node in failed[:NAMED]]
-        text = f"{_nodes(len(failed))} failed and kept the last good settings: {_some(failures, failed)}"
-        yield ConfigReason.NODES_FAILED, text
-    if progress.down:
-        agents = [f"{agent.name}: {agent.reason}: {agent.message}" for agent in progress.down[:NAMED]]
-        count = "1 node has" if len(progress.down) == 1 else f"{len(progress.down)} nodes have"
-        yield ConfigReason.AGENTS_NOT_READY, f"{count} no ready agent: {_some(agents, progress.down)}"
-    if progress.unanswered:
-        silent = [f"{node.name}: since {node.given_at}" for node in progress.unanswered[:NAMED]]
-        text = (
-            f"the agents of {_nodes(len(progress.unanswered))} are ready and have not answered their settings: "
-            f"{_some(silent, progress.unanswered)}: look into their logs, they may not reach the API server"
-        )
-        yield ConfigReason.AGENTS_NOT_READY, text
-    if progress.troubled:
-        troubles = [
-            f"{node.name}: {', '.join(trouble.message for trouble in node.troubles)}"
-            for node in progress.troubled[:NAMED]
-        ]
-        text = f"{_nodes(len(progress.troubled))} cannot serve claims: {_some(troubles, progress.troubled)}"
-        yield ConfigReason.NODES_IN_TROUBLE, text
-    if progress.frozen:
-        reasons = [f"{node.name}: {node.unreadable}" for node in progress.frozen[:NAMED]]
-        text = (
-            f"{_nodes(len(progress.frozen))} are left as they are, because their CpuNodes cannot be decoded (a newer "
-            f"version made them, or somebody edited them): {_some(reasons, progress.frozen)}"
-        )
-        yield ConfigReason.NODES_FROZEN, text
-    if progress.refused:
-        refusals = [f"{node}: {why}" for node, why in progress.refused[:NAMED]]
-        count = _nodes(len(progress.refused))
-        text = f"the API server refused the CpuNodes of {count}: {_some(refusals, progress.refused)}"
-        yield ConfigReason.NODES_REFUSED, text
-    if progress.leaving:
-        leaving = [f"{node.name}: {_leaves(node)}" for node in progress.leaving[:NAMED]]
-        text = (
-            f"no config selects {_nodes(len(progress.leaving))} any more, which will lose their devices: "
-            f"{_some(leaving, progress.leaving)}: to keep them, correct the nodeSelector or the nodes' labels, or set "
-            "rollout.paused: true"
-        )
-        yield ConfigReason.NODES_LEAVING, text
+    yield from _about(
+        [node for node in progress.failed if not node.unreadable],  # those are reported as frozen
+        lambda node: f"{node.name}: {node.failure or 'no reason was reported'}",
+        ConfigReason.NODES_FAILED,
+        "{count} failed and kept the last good settings: {named}",
+    )
+    yield from _about(
+        progress.down,
+        lambda agent: f"{agent.name}: {agent.reason}: {agent.message}",
+        ConfigReason.AGENTS_NOT_READY,
+        "no agent is ready on {count}: {named}",
+    )
+    yield from _about(
+        progress.unanswered,
+        lambda node: f"{node.name}: since {node.given_at}",
+        ConfigReason.AGENTS_NOT_READY,
+        "the agents of {count} are ready and have not answered their settings: {named}: look into their logs, they may "
+        "not reach the API server",
+    )
+    yield from _about(
+        progress.troubled,
+        lambda node: f"{node.name}: {', '.join(trouble.message for trouble in node.troubles)}",
+        ConfigReason.NODES_IN_TROUBLE,
+        "{count} cannot serve claims: {named}",
+    )
+    yield from _about(
+        progress.frozen,
+        lambda node: f"{node.name}: {node.unreadable}",
+        ConfigReason.NODES_FROZEN,
+        "{count} are left as they are, because their CpuNodes cannot be decoded (a newer version made them, or "
+        "somebody edited them): {named}",
+    )
+    yield from _about(
+        progress.refused,
+        lambda refused: f"{refused[0]}: {refused[1]}",
+        ConfigReason.NODES_REFUSED,
+        "the API server refused the CpuNodes of {count}: {named}",
+    )
+    yield from _about(
+        progress.leaving,
+        lambda node: f"{node.name}: {f'after {node.remove_after}' if node.remove_after else 'later'}",
+        ConfigReason.NODES_LEAVING,
+        "no config selects {count} any more, which will lose their devices: {named}: to keep them, correct the "
+        "nodeSelector or the nodes' labels, or set rollout.paused: true",
+    )
 
 
-def _leaves(cpu_node: CpuNode) -> str:
-    return f"after {cpu_node.remove_after}" if cpu_node.remove_after else "later"
+def _about(
+    nodes: Sequence[_T], describe: Callable[[_T], str], reason: ConfigReason, text: str
+) -> Iterator[tuple[ConfigReason, str]]:
+    """The text about nodes that have the same problem, if there are any."""
+    if nodes:
+        yield reason, text.format(count=_nodes(len(nodes)), named=_some(map(describe, nodes[:NAMED]), nodes))
 
 
 def _conflicted(selected: Selected) -> Verdict:
