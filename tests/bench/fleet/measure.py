@@ -17,7 +17,7 @@ from fleet.agents import Agents
 from fleet.api import MERGE, Api
 from fleet.audit import Request, counts
 from fleet.cluster import Nodes, fill, object_bytes
-from fleet.operator_process import Operator, operator
+from fleet.operator_process import Operator, control_plane_seconds, operator
 from fleet.plane import BARE, OPERATOR, Plane, control_plane
 
 _POOL: Final = "example.com/pool"
@@ -108,13 +108,14 @@ class Run:
         bodies = bare.copies(written)
         await admin.send("DELETE", CPU_NODES.path())
         async with Api.of_kubeconfig(await self._plane.kubeconfig(BARE)) as client:
-            used = time.process_time()
+            used, served = time.process_time(), control_plane_seconds()
             took = await bare.write(client, bodies, Intervals().writers)
-            used = time.process_time() - used
+            used, served = time.process_time() - used, control_plane_seconds() - served
         self._note("bare client", f"{took:.2f} s")
         self._note("first convergence / bare client", f"{operator_took / took:.2f}")
         self._note("bare client: processor time", self._per_node(used))
-        self._report(f"bare client: {took:.2f} s, {used:.2f} s of a processor; requests: {len(bodies)} {_WRITES}")
+        self._note("bare client: the control plane's", self._per_node(served))
+        self._report(f"bare client: {took:.2f} s, {used:.2f} s of a processor and {served:.2f} s in the control plane")
 
     async def agents_answer(self, running: Operator, agents: Agents) -> None:
         """Starts the agents."""
@@ -200,15 +201,20 @@ class Run:
     async def _step(self, name: str, running: Operator) -> AsyncIterator[None]:
         """Counts the requests and the processor time of a step."""
         follower = self._plane.audit.follower(OPERATOR)
-        used, began = running.cpu_seconds, time.monotonic()
+        used, served, began = running.cpu_seconds, control_plane_seconds(), time.monotonic()
         yield
         await asyncio.sleep(1)  # the operator's status may follow
         took, used = time.monotonic() - began, running.cpu_seconds - used
+        served = control_plane_seconds() - served
         self._last = follower.new()
         self.figures.requests[name] = counts(self._last)
         self._note(f"{name}: processor time", self._per_node(used))
+        self._note(f"{name}: the control plane's", self._per_node(served))
         requested = ", ".join(f"{count} {what}" for what, count in self.figures.requests[name].most_common())
-        self._report(f"{name}: {took:.2f} s, {used:.2f} s of a processor; requests: {requested or 'none'}")
+        self._report(
+            f"{name}: {took:.2f} s, {used:.2f} s of a processor and {served:.2f} s in the control plane; "
+            f"requests: {requested or 'none'}"
+        )
         refused = Counter(request.code for request in self._last if request.code >= 400)
         if refused:
             self._report(f"{name}: refused: {dict(refused)}")

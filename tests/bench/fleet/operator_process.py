@@ -16,6 +16,7 @@ import aiohttp
 from helm_chart import NAMESPACE
 
 from dracpu_api.resources import Json
+from dracpu_sandbox.binaries import API_SERVER, ETCD
 from fleet.errors import BenchError
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -33,8 +34,7 @@ class Operator:
     @property
     def cpu_seconds(self) -> float:
         """The processor time that it has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_seconds(self.process.pid)
 
     def memory(self) -> tuple[float, float]:
         """Resident memory now and at its peak, in MiB."""
@@ -60,6 +60,20 @@ class Operator:
     def _check(self) -> None:
         if self.process.returncode is not None:
             raise BenchError(f"the operator has ended: see {self.log}")
+
+
+def cpu_seconds(pid: int) -> float:
+    """The processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def control_plane_seconds() -> float:
+    """The processor time that the control plane has used; its programs are children of this process."""
+    children = (task / "children" for task in Path("/proc/self/task").iterdir())
+    pids = [int(pid) for file in children for pid in file.read_text().split()]
+    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids}
+    return sum(cpu_seconds(pid) for pid, name in names.items() if name in {API_SERVER, ETCD})
 
 
 @contextlib.asynccontextmanager
