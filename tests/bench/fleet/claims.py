@@ -7,16 +7,15 @@ and these claims resemble each other more than real ones, so the size of what wa
 
 import argparse
 import asyncio
-import contextlib
 import itertools
 import json
 import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 from dracpu_api.resources import RESOURCE_CLAIMS, JsonObject
@@ -24,7 +23,7 @@ from fleet import bodies
 from fleet.api import MERGE, Api, each
 from fleet.cluster import PARALLEL, fill, object_bytes
 from fleet.errors import BenchError
-from fleet.measure import Run
+from fleet.measure import Run, background
 from fleet.plane import Plane, control_plane
 
 _NAMESPACE: Final = "default"
@@ -96,7 +95,7 @@ async def measure(nodes: int, claims: int, folder: Path) -> None:
             async with run.operator() as running:
                 await _until_listed(plane, before)
                 with_claims = running.memory()[0]
-                async with _beside(held.change()):
+                async with background(held.change()):
                     await run.rollout(running, "mode change, 25 %", "25%", {"mode": "individual"})
                 now, peak = running.memory()
             after = await _bytes(plane)
@@ -149,18 +148,6 @@ async def _until_listed(plane: Plane, before: tuple[float, float]) -> None:
             if listed == last > before[0]:
                 return
             last = listed
-
-
-@contextlib.asynccontextmanager
-async def _beside(work: Any) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        if task.done():
-            task.result()
-        task.cancel()
-        await asyncio.wait({task})
 
 
 def main() -> None:

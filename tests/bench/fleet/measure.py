@@ -52,7 +52,7 @@ async def measure(
         async with run.agents() as agents:
             async with run.operator() as running:
                 await run.agents_answer(running, agents)
-                async with _background(nodes.report()):
+                async with background(nodes.report()):
                     await run.labels(running, agents)
                     await run.rollout(running, "mode change, 100 %", "100%", {"mode": "individual"})
                     await run.rollout(running, "mode change, 25 %", "25%", {"mode": "grouped"})
@@ -83,7 +83,7 @@ class Run:
     async def agents(self) -> AsyncIterator[Agents]:
         """Follows the CpuNodes; the agents are silent until `agents_answer`."""
         agents = Agents(self._plane.admin)
-        async with _background(agents.run()):
+        async with background(agents.run()):
             yield agents
 
     async def first_convergence(self, running: Operator, agents: Agents) -> float:
@@ -236,7 +236,7 @@ class Run:
 
 
 @contextlib.asynccontextmanager
-async def _background(work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
+async def background(work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
     """Runs something beside the body."""
     task = asyncio.create_task(work)
     try:
