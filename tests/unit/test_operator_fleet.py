@@ -1,12 +1,16 @@
 """The records of what the operator knows, when versions of objects arrive in any order."""
 
+import asyncio
 from typing import Any
 
 from agent_pods import READY, pod, status
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dracpu_operator.decide.records import Node
 from dracpu_operator.known.fleet import Fleet
+from dracpu_operator.known.read import read_node
+from dracpu_operator.known.tables import Table
 
 
 def raw(name: str = "n1", uid: str = "u1", version: int = 1, **labels: str) -> dict[str, Any]:
@@ -83,6 +87,30 @@ def test_an_object_that_is_gone_stays_gone_when_an_older_version_of_it_arrives_l
     assert fleet.nodes == {}
 
 
+def test_an_unknown_object_in_a_version_that_was_shown_already_was_deleted_since_then() -> None:
+    """As the answer to the creation of an object that was deleted before a list."""
+    fleet = Fleet()
+    fleet.cpu_node_table.recheck({}, 9)
+    fleet.cpu_node_table.advance(9)
+    fleet.store_cpu_node(raw(version=8))
+    assert fleet.cpu_nodes == {}
+    fleet.store_cpu_node(raw(version=10))
+    assert set(fleet.cpu_nodes) == {"n1"}
+
+
+def test_an_event_about_what_an_own_write_has_returned_is_not_decoded() -> None:
+    decoded = []
+
+    def read(body: Any) -> Node:
+        decoded.append(body["metadata"]["resourceVersion"])
+        return read_node(body)
+
+    table = Table(read, asyncio.Event(), asyncio.Event())
+    for version in (4, 4, 3, 5):
+        table.store(raw(version=version))
+    assert decoded == ["4", "5"]
+
+
 def test_an_object_that_the_selector_selects_again_comes_back() -> None:
     fleet = Fleet()
     fleet.agent_pods.store(agent_pod("a", version=3))
@@ -152,7 +180,7 @@ def test_lists_a_watch_and_answers_in_any_order_end_with_the_newest_state(
     history: list[tuple[int, str, str]], data: st.DataObject
 ) -> None:
     """The watch shows all changes in order. Answers to own writes and a list of any moment arrive somewhere between
-    its events."""
+    its events, answers also after the last one."""
     fleet = Fleet()
     table = fleet.node_table
     states: list[dict[str, tuple[str, int]]] = [{}]  # after each version: UID and version by name
@@ -168,6 +196,7 @@ def test_lists_a_watch_and_answers_in_any_order_end_with_the_newest_state(
             table.remove(name, before[0], version)
         if uid:
             table.store(raw(name, uid, version))
+        table.advance(version)
         for _ in range(data.draw(st.integers(0, 2))):
             late = data.draw(st.integers(0, len(history)))
             if data.draw(st.booleans()) and late:  # the answer to a write, of which the watch shows the result sometime
@@ -179,6 +208,7 @@ def test_lists_a_watch_and_answers_in_any_order_end_with_the_newest_state(
                 for name_listed, (uid_listed, at) in listed.items():
                     table.store(raw(name_listed, uid_listed, at))
                 table.recheck(dict(listed.values()), late)
+                table.advance(late)
     found = {name: (record.uid, record.version) for name, record in table.records.items()}
     assert found == states[-1]
     assert not fleet.outdated.is_set()

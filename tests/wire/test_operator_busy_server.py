@@ -28,6 +28,7 @@ from dracpu_sandbox.apiserver.request import Request
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_PAGE", 10)
+    monkeypatch.setattr(cluster, "_METADATA_PAGE", 10)
     monkeypatch.setattr(cluster, "_PAGE_RETRY_SECONDS", 0.01)
 
 
@@ -126,6 +127,9 @@ class _Slow:
 
     def watch(self, scope: Any, since: str) -> Any:
         return self._connected.watch(scope, since)
+
+    async def version(self, resource: Any, *, namespace: str = "") -> int:
+        return await self._connected.version(resource, namespace=namespace)
 
 
 async def test_a_watch_that_is_refused_is_opened_again_when_the_server_allows_it() -> None:

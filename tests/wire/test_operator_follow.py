@@ -5,6 +5,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 from background import background
@@ -12,6 +13,7 @@ from fake_api import FakeApi
 from kubernetes_asyncio.client import Configuration
 from running_operator import QUICK as USUAL
 
+from dracpu_api.resources import Json
 from dracpu_operator.api import cluster
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.known.fleet import Fleet
@@ -39,8 +41,10 @@ class Watched:
                 await self.fleet.changed.wait()
                 self.fleet.changed.clear()
 
-    def asked(self, what: str) -> int:
-        return sum(str(request) == what for request in self.api.requests)
+    def asked(self, what: str, **query: str) -> int:
+        """Returns the number of requests with these parameters."""
+        found = (request for request in self.api.requests if str(request) == what)
+        return sum(query.items() <= request.query.items() for request in found)
 
 
 async def eventually(condition: Callable[[], object]) -> None:
@@ -127,7 +131,7 @@ async def test_objects_that_cannot_be_listed_or_watched_are_reported_from_the_st
             assert follower.standing.trouble() == ""
 
 
-async def test_a_watch_that_stays_silent_is_followed_by_a_list(
+async def test_a_watch_that_stays_silent_is_opened_again_without_a_list(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_SILENCE_SECONDS", 0.05)
@@ -135,7 +139,24 @@ async def test_a_watch_that_stays_silent_is_followed_by_a_list(
     await watched.knows("n0", "n1")  # from now on the watch waits for a short time only
     watched.api.hold_watches()
     watched.add("n2")
+    await watched.api.until(lambda: watched.asked("GET nodes", limit="1") >= 2)
+    watched.api.release_watches()
     await watched.knows("n0", "n1", "n2")
+    assert watched.asked("GET nodes", limit="500") == 1
+
+
+async def test_a_watch_that_stays_silent_because_of_a_restore_makes_everything_outdated(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = watched.api.backup()
+    monkeypatch.setattr(cluster, "_SILENCE_SECONDS", 0.2)
+    for number in range(5):
+        watched.add(f"m{number}")
+    await watched.knows("n0", *(f"m{number}" for number in range(20)))
+    watched.api.hold_watches()
+    restore()
+    async with asyncio.timeout(10):
+        await watched.fleet.outdated.wait()
 
 
 @pytest.mark.parametrize("watches_break", [True, False])
@@ -159,3 +180,66 @@ async def test_an_event_in_several_chunks_is_assembled(watched: Watched) -> None
     watched.add("n1", **{f"label-{number}": "x" * 63 for number in range(4000)})
     await watched.knows("n0", "n1")
     assert len(watched.fleet.nodes["n1"].labels) == 4000
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_after_any_faults_the_records_are_those_that_the_api_server_has(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Nodes come, change, go and are created again, while watches break, histories are dropped, pages are refused, and
+    answers to writes arrive late."""
+    monkeypatch.setattr(cluster, "_METADATA_PAGE", 3)
+    monkeypatch.setattr(cluster, "_PAGE_RETRY_SECONDS", 0.001)
+    random, api, table = Random(seed), watched.api, watched.fleet.node_table
+    faults = [
+        api.cut_watches,
+        api.expire_watches,
+        api.hold_watches,
+        api.release_watches,
+        api.bookmark,
+        lambda: api.fail("GET nodes", 429, "TooManyRequests", retry_after=0, times=random.randint(1, 9)),
+        lambda: api.lose_answer("GET nodes", times=2),
+    ]
+    answers: list[Json] = []  # to writes, not yet received
+    for number in range(150):
+        present = [node["metadata"]["name"] for node in api.all("nodes")]
+        match random.choice(["add", "change", "again", "remove", "fault", "answer", "wait"]):
+            case "add":
+                watched.add(f"m{number}")
+            case "change" if present:
+                name = random.choice(present)
+                answers.append(
+                    api.edit(
+                        "nodes",
+                        name,
+                        lambda body: body["metadata"]["labels"].update(version=body["metadata"]["resourceVersion"]),
+                    )
+                )
+            case "again" if present:
+                name = random.choice(present)
+                api.remove("nodes", name)
+                watched.add(name)
+            case "remove" if present:
+                api.remove("nodes", random.choice(present))
+            case "fault":
+                random.choice(faults)()
+            case "answer" if answers:
+                table.store(answers.pop(random.randrange(len(answers))))
+            case "wait":
+                await asyncio.sleep(0.005)
+    api.heal()
+    api.release_watches()
+    await eventually(lambda: watched.follower.standing.is_following and versions(watched.fleet) == stored(api))
+    for answer in answers:
+        table.store(answer)
+    assert versions(watched.fleet) == stored(api)
+    assert not watched.fleet.outdated.is_set()
+
+
+def versions(fleet: Fleet) -> set[tuple[str, str, int]]:
+    return {(node.name, node.uid, node.version) for node in fleet.nodes.values()}
+
+
+def stored(api: FakeApi) -> set[tuple[str, str, int]]:
+    found = [node["metadata"] for node in api.all("nodes")]
+    return {(metadata["name"], metadata["uid"], int(metadata["resourceVersion"])) for metadata in found}

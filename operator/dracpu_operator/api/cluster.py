@@ -26,7 +26,8 @@ log = structlog.get_logger()
 
 FIELD_MANAGER: Final = "dracpu-operator"
 
-_PAGE: Final = 500  # objects per page of a list, as client-go asks for
+_PAGE: Final = 100  # objects per page of a list: five times as many take 45 MiB more for good, with 15,000 pods
+_METADATA_PAGE: Final = 500
 _PAGE_ATTEMPTS: Final = 6
 _PAGE_RETRY_SECONDS: Final = 0.5  # at first
 _SECONDS: Final = 30.0
@@ -70,7 +71,8 @@ class Cluster:
         show a later one. A watch from the version of the first page shows everything since then."""
         path = scope.resource.path(namespace=scope.namespace)
         accept = _METADATA_LIST if scope.metadata_only else "application/json"
-        query = [("limit", str(_PAGE)), *([("labelSelector", scope.selector)] if scope.selector else [])]
+        limit = _METADATA_PAGE if scope.metadata_only else _PAGE
+        query = [("limit", str(limit)), *([("labelSelector", scope.selector)] if scope.selector else [])]
         payload, has_expired = await self._request("GET", path, query, accept=accept), False
         while True:
             page = read_list(payload, f"GET {path}", scope.resource)
@@ -98,12 +100,12 @@ class Cluster:
                 await asyncio.sleep(backoff.next_spread(error))
         return await self._request("GET", path, query, accept=accept)
 
-    async def version(self, resource: Resource) -> int:
+    async def version(self, resource: Resource, *, namespace: str = "") -> int:
         """Returns the version that the objects of a kind have at this moment, from a list of one object: such a list is
         never older than the request."""
-        query = [("limit", "1")]
-        payload = await self._request("GET", resource.path(), query, accept=_METADATA_LIST)
-        return resource_version(read_list(payload, f"GET {resource.path()}", resource))
+        path = resource.path(namespace=namespace)
+        payload = await self._request("GET", path, [("limit", "1")], accept=_METADATA_LIST)
+        return resource_version(read_list(payload, f"GET {path}", resource))
 
     @contextlib.asynccontextmanager
     async def watch(

@@ -63,6 +63,9 @@ class _Present:
     def remove(self, name: str, uid: str, version: float) -> None:
         """Is not called: a list shows no deletions."""
 
+    def advance(self, version: int) -> None:
+        """Notes nothing: what the list has shown is not known as long as it was not read."""
+
     def recheck(self, listed: Mapping[str, int], version: int) -> None:
         """Removes the CpuNodes that are gone from what is known."""
         self._fleet.cpu_node_table.recheck(listed, version)

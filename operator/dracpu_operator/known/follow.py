@@ -1,7 +1,8 @@
 """Follows one kind of objects: lists all of them page by page, then follows the watch.
 
-It lists again when the API server no longer has the events since the last one, and when the watch was silent for too
-long. kopf does the same, but needs more than two milliseconds of a processor for each event.
+It lists again when the API server no longer has the events since the last one. A watch that is silent for too long is
+opened again from the version that it has reached. kopf does the same, but needs more than two milliseconds of a
+processor for each event.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import structlog
 
 from dracpu_api.answers import WatchEvent
 from dracpu_api.backoff import Backoff
-from dracpu_api.errors import ApiError, ExpiredError, ForbiddenError
+from dracpu_api.errors import ApiError, ExpiredError, ForbiddenError, SilentError
 from dracpu_api.resources import Json, Resource, resource_version
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.standing import Standing
@@ -41,6 +42,9 @@ class Sink(Protocol):
     def remove(self, name: str, uid: str, version: float) -> None:
         """Removes an object; `version` is that of its deletion."""
 
+    def advance(self, version: int) -> None:
+        """Notes that a list or the watch has shown everything up to this version."""
+
     def recheck(self, listed: Mapping[str, int], version: int) -> None:
         """Takes over a complete list, which shows this version: all objects are gone but those that are `listed`, by
         UID and with their versions, and those that are newer than the list."""
@@ -52,9 +56,12 @@ class Source(Protocol):
     def pages(self, scope: Scope) -> AsyncIterator[Json]:
         """Yields a list of all objects, page by page."""
 
+    async def version(self, resource: Resource, *, namespace: str = "") -> int:
+        """Returns the version that objects have at this moment."""
+
     def watch(self, scope: Scope, since: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Opens a watch: the block begins when the API server has accepted it. Raises ExpiredError when the version is
-        too old."""
+        too old, and SilentError when nothing arrives for some time."""
 
 
 async def list_all(source: Source, scope: Scope, sink: Sink) -> str:
@@ -67,6 +74,7 @@ async def list_all(source: Source, scope: Scope, sink: Sink) -> str:
             listed[raw["metadata"]["uid"]] = resource_version(raw)
             sink.store(raw)
     sink.recheck(listed, int(version))
+    sink.advance(int(version))
     return version
 
 
@@ -98,6 +106,7 @@ class Follower:
         self._on_refused = on_refused
         self._version = ""  # from which a watch continues; "": a list has to come first
         self._highest = 0  # of all versions that a list or a watch has shown
+        self._is_silent = False  # the last watch has sent nothing any more
         self._listed_at = float("-inf")
 
     async def run(self) -> NoReturn:
@@ -105,6 +114,8 @@ class Follower:
         backoff = Backoff(self._intervals.retry_first, self._intervals.retry_cap)
         while True:
             try:
+                if self._is_silent:
+                    await self._check_version()
                 if not self._version:
                     self._version = await self._list()
                 await self._follow(backoff)
@@ -115,6 +126,14 @@ class Follower:
                     await asyncio.sleep(backoff.next_spread(error))
             else:
                 await asyncio.sleep(self._intervals.debounce)  # in case every watch ends at once
+
+    async def _check_version(self) -> None:
+        """After a silent watch, finds out whether the API server has the version from which another one continues."""
+        scope = self.scope
+        if await self._source.version(scope.resource, namespace=scope.namespace) < int(self._version):
+            self._on_older()
+            self._version = ""
+        self._is_silent = False
 
     async def _list(self) -> str:
         highest = self._highest
@@ -147,6 +166,7 @@ class Follower:
             self._sink.remove(metadata["name"], metadata["uid"], version)
         elif event.type != "BOOKMARK":
             self._sink.store(event.object)
+        self._sink.advance(version)
 
     def _note_version(self, version: int, *, known: int) -> None:
         """Compares a version with one that was `known` before the request was sent."""
@@ -155,6 +175,9 @@ class Follower:
         self._highest = max(self._highest, version)
 
     def _failed(self, error: ApiError) -> None:
+        if isinstance(error, SilentError):
+            self._is_silent = True
+            return
         if isinstance(error, ExpiredError):
             self._version = ""
             return

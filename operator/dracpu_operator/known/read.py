@@ -40,7 +40,7 @@ def read_node(raw: Json) -> Node:
     metadata = raw["metadata"]
     # nodes have many labels, and nearly all labels of one node are those of others: each text is kept once
     labels = {intern(key): intern(value) for key, value in (metadata.get("labels") or {}).items()}
-    return Node(metadata["name"], metadata["uid"], resource_version(raw), labels)
+    return Node(intern(metadata["name"]), metadata["uid"], resource_version(raw), labels)
 
 
 def read_config(raw: Json) -> Config:
@@ -69,7 +69,7 @@ def read_cpu_node(raw: Json) -> CpuNode:
     except SettingsError as error:
         unreadable = str(error)[:_MESSAGE_LENGTH]
     return CpuNode(
-        name=metadata["name"],
+        name=intern(metadata["name"]),
         uid=metadata["uid"],
         version=resource_version(raw),
         generation=metadata.get("generation", 0),

@@ -6,6 +6,7 @@ through several states in turn. They get one reason, because each new reason wou
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from sys import intern
 from typing import Final
 
 from dracpu_api.conditions import AgentReason
@@ -24,6 +25,7 @@ _NO_IMAGE: Final = "ImagePullBackOff"
 _SAME_REASON: Final = {"ErrImagePull": _NO_IMAGE}
 _NODE_LOST: Final = "NodeLost"
 _LOST: Final = "the kubelet of this node no longer reports: the node is off, or cut off from the API server"
+_READY: Final = "the agent's pod is ready"
 _CREATING: Final = "the kubelet is starting the pod; kubectl describe pod lists its Events"
 
 
@@ -31,7 +33,8 @@ def read_agent(raw: Json) -> AgentPod:
     """Reads a pod of the agents."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     phase, deleted = status.get("phase"), metadata.get("deletionTimestamp")
-    node, uid, version = _node(raw.get("spec") or {}), metadata["uid"], resource_version(raw)
+    # each text is kept once: most pods become ready in the same seconds
+    node, uid, version = intern(_node(raw.get("spec") or {})), metadata["uid"], resource_version(raw)
     created = metadata.get("creationTimestamp") or _LONG_AGO
     condition = _condition(status, "Ready")
     ready = condition.get("status") == "True" and not deleted
@@ -41,7 +44,7 @@ def read_agent(raw: Json) -> AgentPod:
     if deleted and condition.get("status") == "True":
         since = _deletion_requested(metadata)
     if ready:
-        reason, message = str(AgentReason.READY), "the agent's pod is ready"
+        reason, message = str(AgentReason.READY), _READY
     else:
         reason, message = _why(metadata, status, since, is_lost=is_lost)
     running = not is_lost and any("running" in (container.get("state") or {}) for container in containers)
@@ -50,9 +53,9 @@ def read_agent(raw: Json) -> AgentPod:
         uid=uid,
         version=version,
         node=node,
-        created=created,
+        created=intern(created),
         ending=bool(deleted) or phase in {"Failed", "Succeeded"},
-        agent=Agent(node, uid, version, ready, running, reason, message[:_MESSAGE_LENGTH], since),
+        agent=Agent(node, uid, version, ready, running, intern(reason), message[:_MESSAGE_LENGTH], intern(since)),
     )
 
 

@@ -1,7 +1,8 @@
 """Tables of records, fed by lists, watches and the answers to own writes, which arrive in any order.
 
 Of two versions of an object the newer one is kept. An object that is gone stays gone when an older version of it
-arrives late, such as the answer to a write that was carried out just before the deletion.
+arrives late, such as the answer to a write that was carried out just before the deletion. An unknown object in a
+version that lists and the watch have shown already was deleted since then.
 """
 
 import asyncio
@@ -39,17 +40,17 @@ class Table(Generic[_R]):
         self._read = read
         self._changed = changed
         self._outdated = outdated
+        self._shown = 0  # lists and the watch have shown everything up to this version
         self._gone: dict[str, float] = {}  # by UID: the version of the deletion
 
     def store(self, raw: Json) -> None:
         """Records an object that exists. It is decoded only when it is newer than what is known."""
         metadata = raw["metadata"]
         known, version = self.records.get(metadata["name"]), resource_version(raw)
-        if known is not None and (known.version, known.uid) == (version, metadata["uid"]):
+        if known is not None and known.version >= version:  # also when the older one has another UID
             return
-        if known is not None and known.version > version:  # also when the older one has another UID
-            return
-        if version <= self._gone.get(metadata["uid"], -1):
+        is_new = known is None or known.uid != metadata["uid"]
+        if is_new and version <= max(self._shown, self._gone.get(metadata["uid"], -1)):
             return
         record = self._read(raw)
         self.records[record.name] = record
@@ -66,6 +67,10 @@ class Table(Generic[_R]):
         if known is not None and known.uid == uid and known.version <= version:
             del self.records[name]
             self._note(known, None)
+
+    def advance(self, version: int) -> None:
+        """Notes that a list or the watch has shown everything up to this version."""
+        self._shown = max(self._shown, version)
 
     def recheck(self, listed: Mapping[str, int], version: int) -> None:
         """Takes over a complete list, which shows this version and has these objects, by UID and with their versions:
@@ -85,7 +90,7 @@ class Table(Generic[_R]):
     def lose(self) -> None:
         """Forgets everything: the API server no longer allows this kind to be followed."""
         if self.complete or self.records:
-            self.complete = False
+            self.complete, self._shown = False, 0
             for known in list(self.records.values()):
                 del self.records[known.name]
                 self._note(known, None)
@@ -134,13 +139,13 @@ class AgentPods(Table[AgentPod]):
     def __init__(self, read: Callable[[Json], AgentPod], changed: asyncio.Event, outdated: asyncio.Event) -> None:
         super().__init__(read, changed, outdated)
         self.by_node: dict[str, Agent] = {}
-        self._names: dict[str, set[str]] = {}  # of the pods of each node
+        self._names: dict[str, tuple[str, ...]] = {}  # of the pods of each node
 
     def _note(self, before: AgentPod | None, after: AgentPod | None) -> None:
         if before is not None:
-            self._names[before.node].discard(before.name)
+            self._names[before.node] = tuple(name for name in self._names[before.node] if name != before.name)
         if after is not None:
-            self._names.setdefault(after.node, set()).add(after.name)
+            self._names[after.node] = (*self._names.get(after.node, ()), after.name)
         for node in {pod.node for pod in (before, after) if pod is not None and pod.node}:
             self._choose(node)
 

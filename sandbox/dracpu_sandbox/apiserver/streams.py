@@ -20,6 +20,7 @@ Logs = Callable[[str, str, str], str]  # namespace, pod, container -> text
 
 _WATCH_SECONDS: Final = 1800
 _BOOKMARK_SECONDS: Final = 60.0  # as kube-apiserver
+_ENDS: Final = frozenset({"ERROR", "CUT", "END"})
 _LOG_SECONDS: Final = 0.5  # between two reads of a followed log
 
 
@@ -72,10 +73,11 @@ class _WatchStream:
                 if now() >= last_bookmark:
                     last_bookmark = math.inf
             await watches.flowing.wait()
-            await response.write(b"".join(self._line(event) for event in events))
-            last = events[-1].type
-            if last in {"ERROR", "CUT", "END"}:
-                self.cut = last == "CUT"
+            end = next((number for number, event in enumerate(events) if event.type in _ENDS), None)
+            sent = events if end is None else events[: end + 1]  # changes may have followed before the client read it
+            await response.write(b"".join(self._line(event) for event in sent))
+            if end is not None:
+                self.cut = sent[-1].type == "CUT"
                 return
 
     def _line(self, event: Event) -> bytes:
