@@ -47,8 +47,8 @@ async def measure(
         report(f"{size} nodes and their agents' pods created in {time.monotonic() - began:.0f} s")
         run = Run(plane, nodes, report)
         async with run.agents() as agents, run.operator() as running:
-            took = await run.first_convergence(running, agents)
-        await run.bare_client(took)
+            first = await run.first_convergence(running, agents)
+        await run.bare_client(*first)
         async with run.agents() as agents:
             async with run.operator() as running:
                 await run.agents_answer(running, agents)
@@ -70,6 +70,7 @@ class Run:
         self._nodes = nodes
         self._report = report
         self._last: list[Request] = []  # of the last step
+        self._used = 0.0  # the processor time of the last step, the control plane's included
 
     @contextlib.asynccontextmanager
     async def operator(self) -> AsyncIterator[Operator]:
@@ -86,9 +87,9 @@ class Run:
         async with background(agents.run()):
             yield agents
 
-    async def first_convergence(self, running: Operator, agents: Agents) -> float:
+    async def first_convergence(self, running: Operator, agents: Agents) -> tuple[float, float]:
         """Creates the first config. The agents are silent, because they would take the processors from the API server.
-        Returns the seconds until the last CpuNode was written."""
+        Returns the seconds until the last CpuNode was written, and the processor time."""
         size = self.figures.nodes
         self._note("memory before the first config", f"{running.memory()[0]:.0f} MiB")
         async with self._step("first convergence", running):
@@ -99,10 +100,10 @@ class Run:
         self._note("first convergence", f"{took:.2f} s")
         self._note("first convergence: per node", f"{took / size * 1e3:.2f} ms")
         self._memory("first convergence", running)
-        return took
+        return took, self._used
 
-    async def bare_client(self, operator_took: float) -> None:
-        """Deletes the CpuNodes, and has the bare client write them again."""
+    async def bare_client(self, operator_took: float, operator_used: float) -> None:
+        """Deletes the CpuNodes, and has the bare client write them again. Compares it with what the operator took."""
         admin = self._plane.admin
         written, _ = await admin.items(CPU_NODES.path())
         bodies = bare.copies(written)
@@ -113,6 +114,7 @@ class Run:
             used, served = time.process_time() - used, control_plane_seconds() - served
         self._note("bare client", f"{took:.2f} s")
         self._note("first convergence / bare client", f"{operator_took / took:.2f}")
+        self._note("first convergence / bare client, by processor time", f"{operator_used / (used + served):.2f}")
         self._note("bare client: processor time", self._per_node(used))
         self._note("bare client: the control plane's", self._per_node(served))
         self._report(f"bare client: {took:.2f} s, {used:.2f} s of a processor and {served:.2f} s in the control plane")
@@ -206,6 +208,7 @@ class Run:
         await asyncio.sleep(1)  # the operator's status may follow
         took, used = time.monotonic() - began, running.cpu_seconds - used
         served = control_plane_seconds() - served
+        self._used = used + served
         self._last = follower.new()
         self.figures.requests[name] = counts(self._last)
         self._note(f"{name}: processor time", self._per_node(used))
