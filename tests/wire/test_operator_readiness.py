@@ -88,6 +88,17 @@ async def test_it_is_not_ready_before_every_watch_was_accepted(tmp_path: Path, k
             await operating.until(lambda status, text: status == 200)
 
 
+async def test_it_is_ready_without_the_permission_to_follow_pods_and_a_metric_shows_that(tmp_path: Path) -> None:
+    """As with the Role of an earlier version of the chart."""
+    async with FakeApi() as api:
+        api.fail("GET pods", 403, "Forbidden", "cannot list pods", times=100_000)
+        async with operator(api, tmp_path) as operating:
+            await operating.until(lambda status, text: status == 200)
+            _, metrics = await operating.page("/metrics")
+            assert 'dra_cpu_operator_following{resource="pods"} 0.0' in metrics
+            assert 'dra_cpu_operator_following{resource="daemonsets"} 1.0' in metrics
+
+
 async def test_it_ends_when_the_api_server_never_describes_the_configs(tmp_path: Path) -> None:
     async def serve(world: World) -> None:
         async with world.operator(replace(QUICK, discovery=0.2)) as operating:
