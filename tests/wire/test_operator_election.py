@@ -162,6 +162,7 @@ async def test_a_leader_that_is_cut_off_ends_before_the_other_one_writes(pair: P
 
 async def test_a_leader_that_stood_still_ends_when_another_one_has_taken_over(pair: Pair) -> None:
     await pair.roll_out_to(2)
+    await pair.quiet()  # a write that it was about to send would be sent when it goes on
     pair.first.send(signal.SIGSTOP)
     await pair.takes_over()
     position = len(pair.api.requests)
