@@ -99,7 +99,7 @@ async def test_only_what_has_changed_is_read_again(standby: Standby) -> None:
     await standby.api.until(lambda: "GET cpunodes/n4" in map(str, standby.api.requests))
     await standby.api.until_idle(0.1)
     read = [str(request) for request in standby.api.requests if str(request).startswith("GET cpunodes")]
-    assert read == ["GET cpunodes", "GET cpunodes/n4"]
+    assert read == ["GET cpunodes", "GET cpunodes", "GET cpunodes/n4"], "the version, the metadata, and the object"
 
 
 async def test_a_cpu_node_that_the_former_leader_has_deleted_is_not_counted(standby: Standby) -> None:
@@ -130,10 +130,23 @@ async def test_a_label_that_its_watch_has_not_shown_is_known_before_the_first_wr
 async def test_nodes_are_not_listed_when_their_watch_shows_the_present(standby: Standby) -> None:
     seen = standby.api.edit("nodes", "n1", lambda node: node.update(status={"heartbeat": 1}))
     standby.fleet.node_table.store(seen)
+    standby.fleet.node_table.advance(int(seen["metadata"]["resourceVersion"]))
     standby.leading.set()
     await standby.api.until(lambda: "GET cpudriverconfigs" in map(str, standby.api.requests))
     lists = [request for request in standby.api.requests if str(request) == "GET nodes"]
     assert [request.query["limit"] for request in lists] == ["1"]
+
+
+async def test_nothing_is_listed_when_both_watches_show_the_present(standby: Standby) -> None:
+    seen = standby.api.edit("cpunodes", "n4", lambda body: body["metadata"].update(labels={"a": "b"}))
+    standby.fleet.cpu_node_table.store(seen)
+    standby.leading.set()
+    await standby.api.until(lambda: "GET cpunodes" in map(str, standby.api.requests))
+    for table in (standby.fleet.node_table, standby.fleet.cpu_node_table):
+        table.advance(int(seen["metadata"]["resourceVersion"]))
+    await standby.api.until(lambda: "GET cpudriverconfigs" in map(str, standby.api.requests))
+    lists = [request.query["limit"] for request in standby.api.requests if request.plural in {"nodes", "cpunodes"}]
+    assert lists == ["1", "1"]
 
 
 async def test_it_writes_nothing_while_it_cannot_find_out(standby: Standby) -> None:

@@ -43,6 +43,11 @@ class Table(Generic[_R]):
         self._shown = 0  # lists and the watch have shown everything up to this version
         self._gone: dict[str, float] = {}  # by UID: the version of the deletion
 
+    @property
+    def shown(self) -> int:
+        """The version up to which everything is known."""
+        return self._shown
+
     def store(self, raw: Json) -> None:
         """Records an object that exists. It is decoded only when it is newer than what is known."""
         metadata = raw["metadata"]
