@@ -142,6 +142,29 @@ def test_a_node_has_the_state_of_its_newest_pod_that_is_not_ending() -> None:
     assert fleet.agents == {}
 
 
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "n1", "n2"]), st.booleans(), st.booleans())))
+def test_each_node_has_the_state_of_one_of_its_pods_whatever_comes_and_goes(
+    changes: list[tuple[str, str, bool, bool]],
+) -> None:
+    """A pod has no node until it is known where it is to run, then keeps it."""
+    fleet = Fleet()
+    for version, (name, node, is_ending, is_gone) in enumerate(changes, 1):
+        known = fleet.agent_pods.records.get(name)
+        if known is not None and is_gone:
+            fleet.agent_pods.remove(name, known.uid, version)
+        else:
+            ending: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:30Z"} if is_ending else {}
+            created = "2026-01-01T00:00:00Z" if known is None else known.created
+            body = agent_pod(name, node, version, created=created, **ending)
+            fleet.agent_pods.store({**body, "metadata": {**body["metadata"], "uid": f"u-{name}-{version}"}})
+    pods = [pod for pod in fleet.agent_pods.records.values() if pod.node]
+    assert set(fleet.agents) == {pod.node for pod in pods}
+    for node, agent in fleet.agents.items():
+        own = [pod for pod in pods if pod.node == node]
+        assert agent in [pod.agent for pod in own]
+        assert any(pod.agent is agent and not pod.ending for pod in own) or all(pod.ending for pod in own)
+
+
 def test_a_pod_counts_for_its_node_before_it_is_scheduled_there() -> None:
     fleet = Fleet()
     fleet.agent_pods.store({**pod("a", "n7", scheduled=False, uid="u", resourceVersion="1"), "status": {}})
