@@ -14,7 +14,11 @@ from running_operator import QUICK, RunningOperator
 
 # a CpuNode's agent may be reported again at once
 PROMPT = replace(QUICK, agent_report=0.3)
-CRASHED = {"exitCode": 1, "reason": "Error", "finishedAt": ago(20), "message": "dracpu-agent: no NRI socket"}
+
+
+def crashed() -> JsonObject:
+    """How a container has ended a moment ago."""
+    return {"exitCode": 1, "reason": "Error", "finishedAt": ago(20), "message": "dracpu-agent: no NRI socket"}
 
 
 class Followed:
@@ -64,7 +68,7 @@ async def test_an_agent_that_ends_is_reported_with_the_kubelets_words_until_it_i
         await followed.world.applied(3)
         assert (await followed.reported(ready=True))["reason"] == "Ready"
         assert followed.world.condition("Degraded")["status"] == "False"
-        followed.pods.report("n0", status({"terminated": {**CRASHED, "exitCode": 137}}))
+        followed.pods.report("n0", status({"terminated": {**crashed(), "exitCode": 137}}))
         agent = await followed.reported(ready=False)
         assert agent["reason"] == "Error"
         assert "exit code 137" in agent["message"]
@@ -88,7 +92,7 @@ async def test_a_missing_image_is_reported_with_the_kubelets_words(followed: Fol
 async def test_a_crash_loop_is_reported_with_how_the_agent_ends(followed: Followed) -> None:
     followed.pods.install("n0", "n1", "n2")
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
-    followed.pods.report("n0", status(waiting, last=CRASHED, restarts=4))
+    followed.pods.report("n0", status(waiting, last=crashed(), restarts=4))
     async with followed.operator():
         agent = await followed.reported(ready=False)
         assert agent["reason"] == "CrashLoopBackOff"
