@@ -4,8 +4,8 @@ Its watches may be behind what the former leader has written, and the API server
 on an older state: server-side apply with `force` takes the place of everything.
 
 The API server returns the present version of each kind with a list of one object. A watch that has shown anything of
-that version or a newer one has shown everything before: in a rollout the agents' answers see to that, and in a large
-cluster the kubelets' reports. Otherwise the objects are listed by their metadata.
+that version or a newer one has shown everything before: agents that answer see to that, and in a large cluster the
+kubelets' reports. Otherwise the objects are listed by their metadata.
 """
 
 import asyncio

@@ -20,14 +20,14 @@ class LeasePace:
 
     # An operator that is killed is replaced after `lease`, plus at most `look` until the other one saw the last
     # renewal, plus the time that it needs to bring its knowledge up to date: less than 15 s.
-    lease: int = 10
+    lease: int = 9
     # When the leader stops by itself. Until then it can try to renew at least twice, also when the API server does not
     # answer. The 3 s that remain are for writes that are on their way, and for clocks of different speed.
-    deadline: float = 7.0
-    renew: float = 2.0  # between two renewals
+    deadline: float = 6.0
+    renew: float = 1.5  # between two renewals
     retry: float = 0.5  # from a failed request to the next one
-    look: float = 1.0  # between two looks of an operator that does not lead
-    request: float = 2.5  # the time limit of one request
+    look: float = 0.5  # between two looks of an operator that does not lead
+    request: float = 2.0  # the time limit of one request
 
 
 @dataclass(frozen=True, slots=True)
