@@ -135,7 +135,7 @@ async def test_a_restarted_kubelet_ends_pods_that_were_deleted_meanwhile() -> No
         world.api.release_watches()
         async with asyncio.timeout(10):
             while list((world.node.root / "run/cdi").glob("*.json")):
-                await asyncio.sleep(0.01)  # the API server does not show that a file was deleted
+                await world.api.until_idle()  # a deleted file is no event
 
 
 async def test_containers_survive_a_restart_of_the_runtime() -> None:
