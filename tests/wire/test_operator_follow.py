@@ -50,7 +50,7 @@ class Watched:
 async def eventually(condition: Callable[[], object]) -> None:
     """Waits until the condition holds, of which nothing notifies."""
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
+        while not condition():  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0.005)
 
 

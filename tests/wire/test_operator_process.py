@@ -49,7 +49,7 @@ async def test_probes_answer_and_sigterm_ends_it_cleanly(tmp_path: Path) -> None
             assert await idle[0][0].read() == b"", "the oldest idle connection yields"
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers={"Connection": "close"}) as probes:
             async with asyncio.timeout(20):  # until the answers to the last watches have arrived
-                while (await probes.get("/readyz")).status != 200:  # noqa: ASYNC110
+                while (await probes.get("/readyz")).status != 200:  # noqa: ASYNC110 - nothing announces it
                     await asyncio.sleep(0.02)
             pages = {}
             for path in ("/healthz", "/readyz", "/metrics"):

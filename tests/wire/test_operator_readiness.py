@@ -34,7 +34,7 @@ class Probed:
     async def until(self, condition: Callable[[int, str], bool]) -> None:
         """Waits until the answer of /readyz is so."""
         async with asyncio.timeout(20):
-            while not condition(*await self.page()):  # noqa: ASYNC110
+            while not condition(*await self.page()):  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(0.02)
 
 

@@ -288,7 +288,7 @@ class NodeAgent(Object):
     reason: Annotated[str, Field(max_length=256)] = ""
     """Why it is not ready, as one CamelCase word."""
     message: Annotated[str, Field(max_length=4096)] = ""
-    """What the kubelet or the scheduler says about it."""
+    """The message of the kubelet or the scheduler."""
     since: datetime | None = None
     """Since when it has been ready, or not ready."""
 

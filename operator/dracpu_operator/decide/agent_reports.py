@@ -1,5 +1,5 @@
-"""What the operator writes about a node's agent into status.agent of its CpuNode, when, and with which Event. Pure: the
-time is an argument.
+"""Decides when status.agent of a CpuNode is written, with which contents, and with which Event. Pure: the time is an
+argument.
 
 15,000 nodes may change at once, and an agent of an earlier version removes status.agent whenever it writes: so there is
 at most one write per node and minute. A restart of an agent takes some seconds and is not reported.

@@ -32,7 +32,7 @@ class LeasePace:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the API server has."""
+    """The Lease as the API server has stored it."""
 
     version: str
     holder: str  # "": nobody
@@ -40,7 +40,7 @@ class Lease:
 
 
 class Step(Enum):
-    """What to do next."""
+    """The next step of a candidate."""
 
     WAIT = "wait until `due`"
     LOOK = "read the Lease"
@@ -79,7 +79,7 @@ class Candidate:
         self.due = min(self.due, now)
 
     def step(self, now: float) -> Step:
-        """What to do now."""
+        """Returns the step to take now."""
         if self._has_led and not self.seconds_left(now):
             return Step.LOST
         if now < self.due:

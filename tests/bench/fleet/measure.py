@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -139,7 +140,7 @@ class Run:
             for name in self._nodes.names[:_LABELS]:
                 began = time.monotonic()
                 await self._nodes.label(name, {_POOL: "b"})
-                await agents.until(lambda name=name: agents.given[name].config == "pool-b", 60)  # type: ignore[misc]
+                await agents.until(partial(_follows, agents, name, "pool-b"), 60)
                 times.append(agents.given[name].at - began)
                 await asyncio.sleep(1)
         self._note("one label to its CpuNode", f"{median(times):.2f} s, at most {max(times):.2f} s")
@@ -249,6 +250,10 @@ async def background(work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
             task.result()
         task.cancel()
         await asyncio.wait({task})
+
+
+def _follows(agents: Agents, node: str, config: str) -> bool:
+    return agents.given[node].config == config
 
 
 def _key(request: Request) -> str:
