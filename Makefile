@@ -55,7 +55,7 @@ record: $(READY) ## Record what the sandbox and the tests keep of a real Kuberne
 	PYTHONPATH=tests/support:tests/cluster $(BIN)/python tools/record.py $(ARGS)
 
 test: $(READY) ## Run all tests that need neither root nor a cluster
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 # a target of its own, because the first build takes ten minutes
 LAB = PYTHONPATH=tests/cluster $(BIN)/python -m lab

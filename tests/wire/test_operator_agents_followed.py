@@ -35,6 +35,9 @@ class Followed:
         found = (raw for raw in self.world.api.all("cpunodes") if raw["metadata"]["name"] == node)
         return dict((next(found, {}).get("status") or {}).get("agent") or {})
 
+    def refused_lists(self) -> int:
+        return sum(str(request) == "GET pods" for request in self.world.api.requests)
+
     def events(self) -> set[str]:
         """Returns the reasons of all Events."""
         return {event["reason"] for event in self.world.api.all("events")}
@@ -128,7 +131,8 @@ async def test_without_permission_to_follow_pods_the_operator_works_as_if_agents
     followed.world.api.fail("(GET|WATCH) pods", 403, "Forbidden", "cannot list pods", times=100_000)
     async with followed.operator():
         await followed.world.applied(3)
-        await followed.world.api.until_idle()
+        before = followed.refused_lists()
+        await followed.world.until(lambda: followed.refused_lists() >= before + 3)
         assert followed.agent() == {}
 
 
