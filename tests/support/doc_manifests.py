@@ -33,4 +33,5 @@ def _shown() -> Iterator[Shown]:
         text = file.read_text()
         for block in [text] if file.suffix == ".yaml" else _BLOCK.findall(text):
             for manifest in yaml.safe_load_all(block):
-                yield Shown(str(file.relative_to(ROOT)), manifest)
+                if "metadata" in manifest:  # a program's configuration file has none
+                    yield Shown(str(file.relative_to(ROOT)), manifest)
