@@ -34,8 +34,9 @@ def test_an_image_that_does_not_exist_is_reported_for_the_node_and_stops_no_roll
     set_image(agents, MISSING)
 
     def is_reported() -> Node:
-        (node,) = (node for node in agents.nodes if state(node)["ready"] is False)
-        return node
+        found = [node for node in agents.nodes if state(node).get("ready") is False]
+        assert len(found) == 1
+        return found[0]
 
     down = eventually(is_reported, within=120)
     (working,) = (node for node in agents.nodes if node != down)
@@ -69,8 +70,7 @@ def set_image(cluster: Cluster, image: str) -> None:
 
 def state(node: Node) -> Object:
     """Returns status.agent of the node's CpuNode."""
-    found: Object = node.cpu_node()["status"]["agent"]
-    return found
+    return dict(node.cpu_node().get("status", {}).get("agent", {}))
 
 
 def find(config: Object, kind: str) -> Object:
@@ -85,4 +85,4 @@ def was_changed(node: Node) -> None:
 
 
 def is_ready_again(node: Node) -> None:
-    assert state(node)["ready"] is True
+    assert state(node).get("ready") is True
