@@ -33,3 +33,4 @@ class Intervals:
     retry_first: float = 0.5
     retry_cap: float = 30.0
     writers: int = 16  # requests at a time
+    uninterrupted: float = 1.0  # writes of CpuNodes, until a changed Node or config stops the rest of them

@@ -28,7 +28,7 @@ from dracpu_operator.api.writes import CpuNodeWriter
 from dracpu_operator.decide.agent_reports import report_of
 from dracpu_operator.decide.agents import UNKNOWN, Agents
 from dracpu_operator.decide.pace import Pace
-from dracpu_operator.decide.plan import Memory, Plan, Situation, make_plan, spec_of
+from dracpu_operator.decide.plan import Memory, Plan, Situation, make_plan, small_configs_first, spec_of
 from dracpu_operator.decide.records import TIME_FORMAT
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
@@ -191,6 +191,7 @@ class Reconciler:
 
     def _plan(self, situation: Situation) -> Plan:
         fleet = self._fleet
+        fleet.inputs_changed.clear()
         with self._computing():
             return make_plan(fleet.nodes, fleet.configs, fleet.cpu_nodes, situation)
 
@@ -242,7 +243,8 @@ class Reconciler:
         jobs += [self._writer.mark(fleet.cpu_nodes[node], at) for node, at in plan.marks.items()]
         jobs += self._outstanding.updates({*touched, *situation.blocked})
         jobs += [
-            self._writer.change(change, spec_of(change, claims), now.strftime(TIME_FORMAT)) for change in plan.changes
+            self._writer.change(change, spec_of(change, claims), now.strftime(TIME_FORMAT))
+            for change in small_configs_first(plan.changes)
         ]
         if plan.changes or plan.removals:
             log.info("writing CpuNodes", changes=len(plan.changes), removals=len(plan.removals))

@@ -105,7 +105,7 @@ def test_an_event_about_what_an_own_write_has_returned_is_not_decoded() -> None:
         decoded.append(body["metadata"]["resourceVersion"])
         return read_node(body)
 
-    table = Table(read, asyncio.Event(), asyncio.Event())
+    table = Table(read, lambda: None, asyncio.Event())
     for version in (4, 4, 3, 5):
         table.store(raw(version=version))
     assert decoded == ["4", "5"]

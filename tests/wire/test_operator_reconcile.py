@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -23,6 +23,7 @@ from dracpu_operator.metrics import Metrics
 from dracpu_operator.reconcile import Reconciler
 
 NEVER_FRESH = replace(QUICK, node_is_fresh=-1.0)
+ONE_AFTER_ANOTHER = replace(NEVER_FRESH, writers=1, uninterrupted=0.0)
 RARELY_WRITING = replace(NEVER_FRESH, status_urgent=3600.0, status=3600.0)
 
 
@@ -53,6 +54,18 @@ class Blind:
 
     def having(self, mode: str) -> set[str]:
         return {raw["metadata"]["name"] for raw in self.api.all("cpunodes") if raw["spec"]["settings"]["mode"] == mode}
+
+    def during_first_write(self, action: Callable[[], object]) -> None:
+        """Runs something when the operator writes the first CpuNode."""
+
+        pending = [action]
+
+        def run(_: object) -> bool:
+            while pending:
+                pending.pop()()
+            return False  # the write is not refused
+
+        self.api.fail("PATCH cpunodes/", 500, where=run)
 
     def asked(self, what: str) -> int:
         return sum(str(request) == what for request in self.api.requests)
@@ -190,6 +203,35 @@ async def test_a_cancelled_reconciler_sends_no_more_requests(blind: Blind) -> No
     await asyncio.wait({blind.running}, timeout=5)
     assert blind.running.done()
     assert len(blind.api.requests) == before
+
+
+@pytest.mark.parametrize("intervals", [ONE_AFTER_ANOTHER])
+async def test_a_rollout_that_is_paused_while_cpu_nodes_are_written_stops(blind: Blind) -> None:
+    pause = {"maxUnavailable": "100%", "paused": True}
+    blind.during_first_write(lambda: blind.edit(rollout=pause))
+    blind.edit(mode="individual", rollout={"maxUnavailable": "100%"})
+    await blind.api.until(lambda: blind.having("individual"))
+    await blind.api.until_idle()
+    assert blind.having("individual") == {"n0"}
+    blind.edit(rollout={"maxUnavailable": "100%"})
+    await blind.api.until(lambda: len(blind.having("individual")) == 3)
+
+
+@pytest.mark.parametrize("intervals", [ONE_AFTER_ANOTHER])
+async def test_a_label_that_changes_while_cpu_nodes_are_written_does_not_wait_for_all_of_them(blind: Blind) -> None:
+    spec = {"priority": 1, "nodeSelector": {"matchLabels": {"pool": "b"}}, "reservedCPUs": "0"}
+    blind.fleet.store_config(blind.api.add("cpudriverconfigs", {"metadata": {"name": "b"}, "spec": spec}))
+
+    def change_label() -> None:
+        labels = {"labels": {"pool": "b"}}
+        blind.fleet.node_table.store(blind.api.edit("nodes", "n2", lambda body: body["metadata"].update(labels)))
+
+    blind.during_first_write(change_label)
+    written = len(blind.api.requests)
+    blind.edit(mode="individual", rollout={"maxUnavailable": "100%"})
+    await blind.api.until(lambda: len(blind.having("individual")) == 2)
+    order = [str(request) for request in blind.api.requests[written:] if str(request).startswith("PATCH cpunodes/")]
+    assert order == ["PATCH cpunodes/n0", "PATCH cpunodes/n2", "PATCH cpunodes/n1"]
 
 
 @pytest.mark.parametrize("intervals", [RARELY_WRITING])

@@ -136,14 +136,21 @@ class CpuNodeWriter:
     async def run(self, jobs: Iterable[Job]) -> None:
         """Runs all jobs. A refused one is recorded and does not keep the others from being run. All wait while the API
         server asks for that. When it becomes unavailable, or refuses many in a row, the remaining jobs are dropped, and
-        the error is raised."""
+        the error is raised. When a Node or a config changes, the remaining jobs are dropped after a while, because the
+        next reconcile may decide otherwise: 15,000 nodes take half a minute, in which somebody may pause the rollout.
+        """
         queue = deque(jobs)
+        interruptible_from = _now() + self._intervals.uninterrupted
         errors: list[ApiError] = []
         refused: set[str] = set()  # nodes, since the last request that succeeded
         throttle = Throttle(self._intervals.retry_first, self._intervals.retry_cap)
 
         async def work() -> None:
             while queue:
+                if self._fleet.inputs_changed.is_set() and _now() >= interruptible_from:
+                    queue.clear()
+                    self._fleet.changed.set()
+                    return
                 job = queue.popleft()
                 await throttle.wait()
                 try:

@@ -1,6 +1,7 @@
 """Which CpuNodes have to be created, changed and deleted. Pure: nodes, configs and CpuNodes in, changes and removals
 out."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -109,6 +110,13 @@ def make_plan(
         )
     marks = {**removals.marks, **dict.fromkeys(_returned(selected.values(), cpu_nodes), "")}
     return Plan(selected, tuple(changes), (*orphans.values(), *removals.due), marks, removals.next_at)
+
+
+def small_configs_first(changes: Sequence[Change]) -> list[Change]:
+    """The changes in the order in which they are written: a node that a label moves to another config does not wait for
+    15,000 nodes whose config was edited."""
+    count = Counter(change.config.name for change in changes)
+    return sorted(changes, key=lambda change: count[change.config.name])
 
 
 def spec_of(change: Change, claims: ClaimsByNode) -> CpuNodeSpec:

@@ -16,18 +16,19 @@ from dracpu_operator.known.tables import AgentPods, NodeTable, Table
 
 
 class Fleet:
-    """All tables. `changed` is set when a record changes in a field that decisions look at, `outdated` when everything
-    has to be listed by a new process."""
+    """All tables. `changed` is set when a record changes in a field that decisions look at, `inputs_changed` when it is
+    the record of a Node or a config, and `outdated` when everything has to be listed by a new process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.changed = asyncio.Event()
+        self.inputs_changed = asyncio.Event()
         self.outdated = asyncio.Event()
         self.to_read_again: set[str] = set()  # CpuNodes to read again: it is not known whether a write was carried out
-        self.node_table = NodeTable(read_node, self.changed, self.outdated, clock)
-        self.config_table = Table(read_config, self.changed, self.outdated)
-        self.cpu_node_table = Table(read_cpu_node, self.changed, self.outdated)
-        self.agent_pods = AgentPods(read_agent, self.changed, self.outdated)
-        self.agent_daemon_sets = Table(read_daemon_set, self.changed, self.outdated)
+        self.node_table = NodeTable(read_node, self._input_changed, self.outdated, clock)
+        self.config_table = Table(read_config, self._input_changed, self.outdated)
+        self.cpu_node_table = Table(read_cpu_node, self.changed.set, self.outdated)
+        self.agent_pods = AgentPods(read_agent, self.changed.set, self.outdated)
+        self.agent_daemon_sets = Table(read_daemon_set, self.changed.set, self.outdated)
 
     @property
     def nodes(self) -> dict[str, Node]:
@@ -79,3 +80,7 @@ class Fleet:
     def seconds_since_seen(self, node: str) -> float:
         """How long ago a watch or a list last showed the Node."""
         return self.node_table.seconds_since_seen(node)
+
+    def _input_changed(self) -> None:
+        self.changed.set()
+        self.inputs_changed.set()

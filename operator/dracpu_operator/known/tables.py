@@ -31,10 +31,10 @@ _R = TypeVar("_R", bound=Record)
 
 
 class Table(Generic[_R]):
-    """The objects of one kind by name. `changed` is set when a record changes in a field that decisions look at,
-    `outdated` when the API server shows an older state than before."""
+    """The objects of one kind by name. `changed` is called when a record changes in a field that decisions look at;
+    `outdated` is set when the API server shows an older state than before."""
 
-    def __init__(self, read: Callable[[Json], _R], changed: asyncio.Event, outdated: asyncio.Event) -> None:
+    def __init__(self, read: Callable[[Json], _R], changed: Callable[[], None], outdated: asyncio.Event) -> None:
         self.records: dict[str, _R] = {}
         self.complete = False  # a list has shown all objects, and a watch may be behind but misses none
         self._read = read
@@ -90,7 +90,7 @@ class Table(Generic[_R]):
                 self._outdated.set()
         if not self.complete:
             self.complete = True
-            self._changed.set()
+            self._changed()
 
     def lose(self) -> None:
         """Forgets everything: the API server no longer allows this kind to be followed."""
@@ -99,11 +99,11 @@ class Table(Generic[_R]):
             for known in list(self.records.values()):
                 del self.records[known.name]
                 self._note(known, None)
-            self._changed.set()
+            self._changed()
 
     def _note(self, before: _R | None, after: _R | None) -> None:
         """Is called when a record has changed."""
-        self._changed.set()
+        self._changed()
 
 
 class NodeTable(Table[Node]):
@@ -112,7 +112,7 @@ class NodeTable(Table[Node]):
     def __init__(
         self,
         read: Callable[[Json], Node],
-        changed: asyncio.Event,
+        changed: Callable[[], None],
         outdated: asyncio.Event,
         clock: Callable[[], float],
     ) -> None:
@@ -141,7 +141,7 @@ class NodeTable(Table[Node]):
 class AgentPods(Table[AgentPod]):
     """The agents' pods by name. `by_node` has for each node the state of its newest pod that is not about to end."""
 
-    def __init__(self, read: Callable[[Json], AgentPod], changed: asyncio.Event, outdated: asyncio.Event) -> None:
+    def __init__(self, read: Callable[[Json], AgentPod], changed: Callable[[], None], outdated: asyncio.Event) -> None:
         super().__init__(read, changed, outdated)
         self.by_node: dict[str, Agent] = {}
         self._names: dict[str, tuple[str, ...]] = {}  # of the pods of each node
@@ -163,4 +163,4 @@ class AgentPods(Table[AgentPod]):
         else:
             self.by_node[node] = max(pods, key=lambda pod: (not pod.ending, pod.created, pod.version)).agent
         if before != self.by_node.get(node):
-            self._changed.set()
+            self._changed()
