@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from helm_chart import CHART, Manifest, RefusedError, package, render
 
 from dracpu_api import names
 from dracpu_api.objects import definitions
+from dracpu_operator.known.read_agents import AGENT_LABELS
 
 # value -> its setting for --set; a path with a dictionary stands for all values below it
 EXAMPLES = {
@@ -195,6 +197,35 @@ def test_an_annotation_of_the_agents_pods_can_be_replaced() -> None:
     made = render(r"agent.podAnnotations.kubectl\.kubernetes\.io/default-container=sidecar").only("DaemonSet")
     annotations = made["spec"]["template"]["metadata"]["annotations"]
     assert annotations == {"kubectl.kubernetes.io/default-container": "sidecar"}
+
+
+def test_a_release_whose_values_are_older_than_the_chart_can_be_upgraded_with_them() -> None:
+    """`helm upgrade --reuse-values` replaces all defaults of the chart by those of the release's former chart."""
+    newer = ("operator.replicas", "operator.topologySpreadConstraints", "networkPolicy.egress")
+    assert render(*(f"{value}=null" for value in newer)).manifests == render().manifests
+
+
+def test_a_namespace_of_digits_is_a_text() -> None:
+    for manifest in render(namespace="123").manifests:
+        assert isinstance(manifest["metadata"].get("namespace", ""), str)
+        assert all(subject["namespace"] == "123" for subject in manifest.get("subjects", ()))
+
+
+def test_as_a_subchart_with_an_alias_the_chart_keeps_the_labels_by_which_the_operator_finds_agents(
+    tmp_path: Path,
+) -> None:
+    name = "dra-cpu-operator"
+    shutil.copytree(CHART, tmp_path / "charts" / name)
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    parent = {
+        "apiVersion": "v2",
+        "name": "parent",
+        "version": "1.0.0",
+        "dependencies": [{"name": name, "version": version, "alias": "cpu"}],
+    }
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(parent))
+    labels = render(chart=tmp_path).only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert dict(item.split("=") for item in AGENT_LABELS.split(",")).items() <= labels.items()
 
 
 def test_a_cluster_without_the_api_is_refused() -> None:

@@ -103,10 +103,10 @@ def helm_program() -> str:
 
 
 @cache
-def render(*values: str, kubernetes: str = KUBERNETES, chart: Path = CHART) -> Rendered:
+def render(*values: str, kubernetes: str = KUBERNETES, chart: Path = CHART, namespace: str = NAMESPACE) -> Rendered:
     """Renders the chart with values as `--set` takes them; raises RefusedError."""
     settings = [word for value in values for word in ("--set", value)]
-    words = ["template", "dra", str(chart), "--namespace", NAMESPACE, "--kube-version", kubernetes, *settings]
+    words = ["template", "dra", str(chart), "--namespace", namespace, "--kube-version", kubernetes, *settings]
     return Rendered(tuple(manifest for manifest in yaml.load_all(_run(*words), Loader=_Strict) if manifest))
 
 

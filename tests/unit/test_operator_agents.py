@@ -111,9 +111,16 @@ def test_an_agent_that_is_not_ready_is_reported_when_that_lasts_longer_than_a_re
     assert "CrashLoopBackOff: words" in report.event.note
 
 
-def test_nothing_is_reported_while_the_report_is_right_or_nothing_is_known() -> None:
+def test_nothing_is_reported_while_the_report_is_right() -> None:
     assert report_of(REPORTED, pod("n1", since=LATER)) is None
-    assert report_of(REPORTED, None) is None
+    assert report_of(cpu_node("n1"), None) is None
+
+
+def test_a_report_is_removed_at_once_when_nothing_is_known_about_agents_any_more() -> None:
+    report = report_of(REPORTED, None)
+    assert report is not None
+    assert (report.agent, report.event) == (None, None)
+    assert report.due < datetime.fromisoformat(NOW)
 
 
 def test_an_agent_that_is_ready_again_makes_an_event() -> None:

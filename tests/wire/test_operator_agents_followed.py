@@ -136,6 +136,18 @@ async def test_without_permission_to_follow_pods_the_operator_works_as_if_agents
         assert followed.agent() == {}
 
 
+async def test_without_permission_to_follow_pods_any_more_the_reports_are_removed(followed: Followed) -> None:
+    """Nobody would correct them."""
+    followed.pods.install("n0", "n1", "n2")
+    async with followed.operator():
+        await followed.reported(ready=True)
+        followed.world.api.fail("(GET|WATCH) pods", 403, "Forbidden", "cannot list pods", times=100_000)
+        followed.world.api.expire_watches()
+        await followed.world.until(lambda: followed.agent() == {})
+        followed.world.api.heal()
+        await followed.reported(ready=True)
+
+
 async def test_permission_that_is_given_later_takes_effect(followed: Followed) -> None:
     followed.pods.install("n0", "n1", "n2")
     followed.pods.report("n0", status({"waiting": {"reason": "ErrImagePull", "message": "not found"}}))

@@ -6,8 +6,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ include "dra-cpu.selector" . }}
 {{- end }}
 
+{{/* The name is not the chart's, which differs in a parent chart with an alias: the operator finds its agents by it. */}}
 {{- define "dra-cpu.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: dra-cpu-operator
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 

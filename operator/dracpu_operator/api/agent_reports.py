@@ -122,7 +122,7 @@ class AgentReports:
             return
         self._metrics.requested("agent", "success")
         self._not_before[cpu_node.uid] = _now() + self._intervals.agent_report
-        if "agent" not in (answer.get("status") or {}):
+        if report.agent is not None and "agent" not in (answer.get("status") or {}):
             log.warning(
                 "the CRD of CpuNodes is older than the operator: it has no status.agent; apply the chart's CRDs"
             )

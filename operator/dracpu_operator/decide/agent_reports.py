@@ -7,7 +7,7 @@ at most one write per node and minute. A restart of an agent takes some seconds 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from dracpu_api.events import Event
@@ -20,18 +20,23 @@ _MESSAGE_LENGTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The contents of status.agent, to be written from `due` on."""
+    """The contents of status.agent, to be written from `due` on; None removes it."""
 
-    agent: Mapping[str, Any]
+    agent: Mapping[str, Any] | None
     due: datetime
     event: Event | None
 
 
+# written when the operator is no longer allowed to follow pods: a report that nobody updates may be wrong
+_REMOVAL: Final = Report(None, datetime.min.replace(tzinfo=UTC), None)
+
+
 def report_of(cpu_node: CpuNode, agent: Agent | None) -> Report | None:
-    """The report to write; None when nothing is known, or the report that is there is right."""
-    if agent is None:
-        return None
+    """The report to write; None when the one that is there is right. `agent` is None when nothing is known about
+    agents."""
     before = cpu_node.reported_agent
+    if agent is None:
+        return _REMOVAL if before else None
     if before.get("ready") == agent.ready and before.get("reason") == agent.reason:
         return None
     fields = {
