@@ -20,6 +20,7 @@ from dracpu_api.errors import ApiError
 from dracpu_operator.api.agent_reports import AgentReports, Due
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
+from dracpu_operator.api.jobs import JobRunner
 from dracpu_operator.api.outstanding import OutstandingLists
 from dracpu_operator.api.refusals import Refusals
 from dracpu_operator.api.statuses import StatusWriter
@@ -29,7 +30,7 @@ from dracpu_operator.decide.agent_reports import report_of
 from dracpu_operator.decide.agents import UNKNOWN, Agents
 from dracpu_operator.decide.pace import Pace
 from dracpu_operator.decide.plan import Memory, Plan, Situation, make_plan, small_configs_first, spec_of
-from dracpu_operator.decide.records import TIME_FORMAT
+from dracpu_operator.decide.times import TIME_FORMAT
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
 from dracpu_operator.known.follow import list_all
@@ -65,7 +66,8 @@ class Reconciler:
         self._intervals = intervals
         self._clock = clock or partial(datetime.now, UTC)
         self._refusals = Refusals(intervals.retry_first, intervals.refusal_cap)
-        self._writer = CpuNodeWriter(fleet, cluster, events, self._refusals, metrics, intervals)
+        self._writer = CpuNodeWriter(fleet, cluster, events, self._refusals)
+        self._jobs = JobRunner(fleet, self._refusals, metrics, intervals)
         self._reports = reports
         self._absent_since: dict[str, str] = {}  # by node: since when the agent's pod is missing
         self._removal_at = float("inf")
@@ -99,7 +101,7 @@ class Reconciler:
 
     def ready(self) -> list[str]:
         """Reasons why changes of configs do not take effect at the moment."""
-        return [self._problem] if self._problem else []
+        return [*([self._problem] if self._problem else []), *self._statuses.problems()]
 
     async def _until_done(self, step: Callable[[], Awaitable[None]]) -> None:
         done = await self._attempt(step)
@@ -134,6 +136,7 @@ class Reconciler:
             self._outstanding.due_at,
             self._statuses.due_at,
             self._refusals.due_at(),
+            self._jobs.unreadable.due_at(),
             self._removal_at,
         )
         with contextlib.suppress(TimeoutError):
@@ -159,7 +162,9 @@ class Reconciler:
         fleet.changed.clear()
         if _now() >= self._recheck_at:
             await self._recheck()
-        await self._writer.run([self._writer.read_again(name) for name in sorted(fleet.to_read_again)])
+        self._jobs.unreadable.keep(fleet.to_read_again)
+        to_read = fleet.to_read_again - self._jobs.unreadable.blocked(_now())
+        await self._jobs.run([self._writer.read_again(name) for name in sorted(to_read)])
         situation = self._situation()
         plan = self._plan(situation)
         if any(change.current is None and not self._is_fresh(change.node.name) for change in plan.changes):
@@ -168,10 +173,11 @@ class Reconciler:
             plan = self._plan(situation)
         changes_devices = any(not change.keeps_devices for change in plan.changes)
         refused = await self._follow_claims(situation.now, changes_devices=changes_devices)
-        if changes_devices:  # a list of all claims takes some time, in which somebody may have paused the rollout
+        if changes_devices or fleet.changed.is_set():
+            # a list of all claims takes some time, in which somebody may have paused the rollout or deleted a CpuNode
             situation = self._situation()
             plan = self._plan(situation)
-        if refused is not None:  # what needs no claims is written all the same
+        if refused is not None or not changes_devices:  # what needs no claims is written all the same
             plan = replace(plan, changes=tuple(change for change in plan.changes if change.keeps_devices))
         try:
             await self._write(plan, situation)
@@ -206,11 +212,12 @@ class Reconciler:
         agents = UNKNOWN
         if fleet.follows_agents:
             present = now.strftime(TIME_FORMAT)
+            self._absent_since = {node: since for node, since in self._absent_since.items() if node in fleet.nodes}
             agents = Agents(fleet.agents, fleet.daemon_sets.values(), fleet.cpu_nodes, present, self._absent_since)
         return Situation(
             now,
             agents,
-            self._refusals.blocked(_now()),
+            self._refusals.blocked(_now()) | fleet.to_read_again,
             self._refusals.reasons(),
             self._intervals.removal,
             self._memory,
@@ -239,17 +246,18 @@ class Reconciler:
             self._removal_at = _now() + (plan.next_removal - now).total_seconds()
         claims = self._outstanding.claims_of({change.node.name for change in plan.changes if not change.keeps_devices})
         touched = {change.node.name for change in plan.changes} | {cpu_node.name for cpu_node in plan.removals}
-        jobs = [self._writer.remove(cpu_node) for cpu_node in plan.removals]
-        jobs += [self._writer.mark(fleet.cpu_nodes[node], at) for node, at in plan.marks.items()]
-        jobs += self._outstanding.updates({*touched, *situation.blocked})
+        blocked = situation.blocked
+        jobs = [self._writer.remove(cpu_node) for cpu_node in plan.removals if cpu_node.name not in blocked]
+        jobs += [self._writer.mark(fleet.cpu_nodes[node], at) for node, at in plan.marks.items() if node not in blocked]
+        jobs += self._outstanding.updates({*touched, *blocked})
         jobs += [
             self._writer.change(change, spec_of(change, claims), now.strftime(TIME_FORMAT))
             for change in small_configs_first(plan.changes)
         ]
         if plan.changes or plan.removals:
             log.info("writing CpuNodes", changes=len(plan.changes), removals=len(plan.removals))
-        self._refusals.keep({*situation.blocked, *(job.node for job in jobs)})
-        await self._writer.run(jobs)
+        self._refusals.keep({*blocked, *(job.node for job in jobs)})
+        await self._jobs.run(jobs, interruptible=True)
 
     async def _recheck(self) -> None:
         """Lists configs again, because kopf's watch may miss a deletion."""

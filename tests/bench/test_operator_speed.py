@@ -12,8 +12,9 @@ from dracpu_operator.decide.agent_reports import report_of
 from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.plan import Memory, Situation, make_plan
 from dracpu_operator.decide.progress import Moment, progress_of
-from dracpu_operator.decide.records import TIME_FORMAT, Agent, Config, CpuNode, DaemonSet, Node
+from dracpu_operator.decide.records import Agent, Config, CpuNode, DaemonSet, Node
 from dracpu_operator.decide.summary import status_of
+from dracpu_operator.decide.times import TIME_FORMAT
 
 CALLS = 10
 NOW = "2026-06-01T00:00:00Z"

@@ -33,6 +33,7 @@ Json = dict[str, Any]
 
 OWN, OTHER = NODES
 FOREIGN: Final = "gpu.example.com"
+SPEC: Final = {"config": {"name": "default", "generation": 1}, "settings": {}, "revision": "1"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -145,6 +146,31 @@ async def test_an_agent_deletes_a_slice_of_its_node_in_a_wrong_pool(server: Guar
     assert await server.slices() == []
 
 
+# ---- the status of its CpuNode
+
+
+async def test_an_agent_writes_its_status_except_what_the_operator_reports_about_the_agent(server: Guarded) -> None:
+    path, merge = f"{CPU_NODES.path(OWN)}/status", "merge"
+    await server.admin.good("POST", CPU_NODES.path(), cpu_node_of(OWN))
+    holder = server.holder(OWN)
+    own = {"phase": "Ready"}
+    assert "status.agent is written by the operator alone" in await holder.refused(
+        "PATCH", path, {"status": {**own, "agent": {"ready": True}}}, merge
+    )
+    await holder.good("PATCH", path, {"status": own}, merge)
+    await server.admin.good("PATCH", path, {"status": {"agent": {"ready": False, "reason": "Error"}}}, merge)
+    for forged in ({"ready": True}, {"reason": "Ready"}, {"since": "9999-12-31T23:59:59Z"}):
+        assert "status.agent" in await holder.refused("PATCH", path, {"status": {"agent": forged}}, merge)
+    await holder.good("PATCH", path, {"status": {"phase": "Settling"}}, merge)
+    # as an agent of a version that does not know the field
+    await holder.good("PATCH", path, {"status": {"agent": None}}, merge)
+    await server.admin.good("DELETE", CPU_NODES.path(OWN))
+
+
+def cpu_node_of(node: str) -> Json:
+    return {"apiVersion": CPU_NODES.api_version, "kind": CPU_NODES.kind, "metadata": {"name": node}, "spec": SPEC}
+
+
 # ---- reads
 
 
@@ -168,10 +194,8 @@ async def refuse_all(request: web.Request) -> web.Response:
 
 
 async def reads_only_its_own_cpu_node(server: Guarded) -> None:
-    spec = {"config": {"name": "default", "generation": 1}, "settings": {}, "revision": "1"}
     for node in NODES:
-        body = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuNode", "metadata": {"name": node}, "spec": spec}
-        await server.admin.good("POST", CPU_NODES.path(), body)
+        await server.admin.good("POST", CPU_NODES.path(), cpu_node_of(node))
     holder = server.holder(OWN)
     own = await holder.good("GET", CPU_NODES.path(), fieldSelector=f"metadata.name={OWN}")
     assert [item["metadata"]["name"] for item in own["items"]] == [OWN]
@@ -179,7 +203,7 @@ async def reads_only_its_own_cpu_node(server: Guarded) -> None:
         await holder.refused("GET", CPU_NODES.path(), **selector)
     watching = CpuNodeWatching()
     async with server.agent(OWN) as api, background(CpuNodeWatch(api, OWN, watching.record).run()):
-        assert await watching.first() == spec
+        assert await watching.first() == SPEC
 
 
 class CpuNodeWatching:

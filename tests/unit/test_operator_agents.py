@@ -132,6 +132,20 @@ def test_an_agent_that_is_ready_again_makes_an_event() -> None:
     assert report.due == datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
 
 
+def test_a_report_whose_time_cannot_be_used_is_replaced() -> None:
+    """Somebody else has written it."""
+    report = report_of(replace(REPORTED, reported_agent={**REPORTED.reported_agent, "since": ""}), pod("n1"))
+    assert report is not None
+    assert report.agent == {"ready": True, "reason": "Ready", "message": "words", "since": NOW}
+
+
+def test_a_missing_pod_is_missing_since_now_when_a_later_time_was_reported() -> None:
+    reported = replace(REPORTED, reported_agent={"ready": False, "reason": "NoPod", "since": "2999-01-01T00:00:00Z"})
+    absent = Agents({}, daemon_set(1), {"n1": reported}, NOW).of("n1")
+    assert absent is not None
+    assert absent.since == NOW
+
+
 def test_an_agent_that_ends_soon_after_each_start_is_down_since_its_first_end() -> None:
     down = replace(REPORTED, reported_agent={"ready": False, "reason": "Error", "since": NOW})
     ended = Agents({"n1": pod("n1", ready=False, since=LATER)}, daemon_set(1), {"n1": down}, LATER).of("n1")

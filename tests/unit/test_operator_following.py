@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dracpu_api.settings import OutstandingClaim
 from dracpu_operator.decide.following import Following
-from dracpu_operator.decide.records import TIME_FORMAT, CpuNode
+from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.times import TIME_FORMAT
 
 NOW = datetime(2026, 1, 10, 12, tzinfo=UTC)
 CLAIM = OutstandingClaim("u1", "default", "c", (("cpudevnuma000", 2),))

@@ -51,6 +51,22 @@ def test_a_lease_that_names_nobody_else_is_taken_at_once(lease: Lease | None) ->
     assert made.step(5.0) is Step.WRITE
 
 
+def test_a_lease_that_somebody_deletes_while_another_holds_it_is_taken_when_it_would_have_expired() -> None:
+    made = standby(Lease("7", "other", 10))
+    made.saw(None, 4.0)
+    assert made.step(9.9) is Step.LOOK
+    made.saw(None, 9.9)
+    assert made.step(10.0) is Step.WRITE
+
+
+def test_a_lease_whose_holder_somebody_has_removed_is_taken_after_its_duration() -> None:
+    made = standby(Lease("7", "other", 10))
+    made.saw(Lease("8", "", 10), 4.0)
+    assert made.step(13.9) is Step.LOOK
+    made.saw(Lease("8", "", 10), 13.9)
+    assert made.step(14.0) is Step.WRITE
+
+
 def test_a_lease_of_another_is_taken_when_it_has_not_changed_for_its_duration() -> None:
     made = standby(Lease("7", "other", 10))
     assert made.step(0.4) is Step.WAIT
@@ -275,6 +291,9 @@ class World:
     def release(self, base: str | None) -> None:
         self.write("", base)
 
+    def delete(self) -> None:
+        self.lease = None
+
     def run(self, until: float) -> None:
         while self._events and self._events[0][0] <= until:
             self.time, _, event = heapq.heappop(self._events)
@@ -291,6 +310,18 @@ class World:
 @given(st.lists(phases, min_size=3, max_size=3), st.lists(st.floats(0.85, 1.15), min_size=3, max_size=3))
 def test_two_operators_never_lead_at_the_same_time(fates: list[Phases], speeds: list[float]) -> None:
     world = World(fates, speeds)
+    world.run(until=200.0)
+    assert any(process.candidate.seconds_left(process.clock()) for process in world.processes), "one leads at the end"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(0.85, 1.15), min_size=2, max_size=2), st.lists(st.floats(2.0, 100.0), min_size=1, max_size=5))
+def test_nor_when_somebody_deletes_the_lease_after_all_have_seen_it(
+    speeds: list[float], deletions: list[float]
+) -> None:
+    world = World([[], []], speeds)
+    for moment in deletions:
+        world.after(moment, world.delete)
     world.run(until=200.0)
     assert any(process.candidate.seconds_left(process.clock()) for process in world.processes), "one leads at the end"
 

@@ -1,5 +1,6 @@
 """Claims that are allocated on devices which a node is about to replace."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -108,6 +109,24 @@ def test_the_nodes_of_each_change_are_reported() -> None:
     claims.store(claim("d", share("1"), share("1", pool="n2")))
     assert claims.remove("uid-d") == {"n1", "n2"}
     assert (len(claims), all_of(claims)) == (0, {})
+
+
+def test_claims_that_are_gone_take_no_memory() -> None:
+    """Claims are followed for months when one of them stays outstanding."""
+    claims = AllocatedClaims()
+
+    def come_and_go(first: int, last: int) -> int:
+        for number in range(first, last):
+            claims.store(claim(f"c{number}", {"device": f"cpudev{number}"}, {"device": f"cpudev{number + 1}"}))
+            claims.remove(f"uid-c{number}")
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = come_and_go(0, 20_000)
+        assert come_and_go(20_000, 60_000) < before + 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_claims_that_a_complete_list_lacks_are_removed() -> None:

@@ -83,6 +83,11 @@ def test_nodes_of_a_config_that_is_not_valid_keep_their_settings() -> None:
     assert [node.name for node in plan.selected["broken"].nodes] == ["n1"]
 
 
+def test_a_config_that_is_not_valid_has_a_status_also_when_no_node_follows_it() -> None:
+    plan = plan_of(node("n1"), config(), settled("n1", config()), config("bad", mode="unheard of"))
+    assert set(plan.selected) == {"all", "bad"}
+
+
 def test_edited_settings_are_corrected_without_using_the_budget() -> None:
     edited = settled("n1", config(), settings={"mode": "individual"})
     paused = config(rollout={"paused": True})

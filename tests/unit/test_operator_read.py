@@ -12,6 +12,7 @@ from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Mode, Settings, encode_spec
 from dracpu_operator.known.read import read_config, read_cpu_node, read_node, revision_of
 
+TIME = "2026-01-01T00:00:00Z"
 METADATA: dict[str, Any] = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 1}
 
 
@@ -153,13 +154,45 @@ def test_unknown_fields_of_a_cpu_node_are_kept() -> None:
 
 
 def test_a_cpu_node_has_what_its_annotations_and_its_status_say() -> None:
-    annotations = {"dra.cpu/given-at": "t1", "dra.cpu/remove-after": "t2", "dra.cpu/agent-was-ready": "false"}
-    status = {"phase": "Ready", "ignoredSettings": ["settings.turbo"], "agent": {"ready": True}}
+    annotations = {"dra.cpu/given-at": TIME, "dra.cpu/remove-after": "t2", "dra.cpu/agent-was-ready": "false"}
+    agent = {"ready": True, "since": TIME}
+    status = {"phase": "Ready", "ignoredSettings": ["settings.turbo"], "agent": agent}
     read = read_cpu_node({"metadata": METADATA | {"annotations": annotations}, "spec": SPEC, "status": status})
-    assert (read.given_at, read.remove_after, read.was_ready) == ("t1", "t2", False)
-    assert (read.ignored, read.reported_agent) == (("settings.turbo",), {"ready": True})
+    assert (read.given_at, read.remove_after, read.was_ready) == (TIME, "t2", False)
+    assert (read.ignored, read.reported_agent) == (("settings.turbo",), agent)
     bare = read_cpu_node({"metadata": METADATA, "spec": SPEC})
     assert (bare.given_at, bare.remove_after, bare.was_ready, bare.ignored) == ("", "", None, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "usable"),
+    [
+        ("2026-01-01T00:00:00.5Z", TIME),
+        ("2026-01-01T02:00:00+02:00", TIME),
+        ("2026-01-01T00:00:00", ""),  # without a zone
+        ("2026-01-01", ""),
+        ("soon", ""),
+        ("0000-01-01T00:00:00Z", ""),
+        ("0001-01-01T00:00:00+01:00", ""),
+        ("9999-12-31T23:59:59Z", ""),
+        ("2026-01-01T00:00:00+99:00", ""),
+    ],
+)
+def test_times_that_nothing_can_be_computed_with_count_as_missing(written: str, usable: str) -> None:
+    """The API server accepts nearly all of them."""
+    annotations = {"dra.cpu/given-at": written, "dra.cpu/devices-changed-at": written}
+    raw = {
+        "metadata": METADATA | {"annotations": annotations},
+        "spec": SPEC,
+        "status": {"phase": "Ready", "agent": {"ready": True, "reason": "Ready", "since": written}},
+    }
+    read = read_cpu_node(raw)
+    assert {read.given_at, read.devices_changed_at, read.reported_agent["since"]} == {usable}
+
+
+def test_numbers_of_an_agent_are_limited_so_that_their_sum_can_be_stored() -> None:
+    status = {"phase": "Ready", "topology": {"counts": {"cpus": 2**63 - 1}}}
+    assert read_cpu_node({"metadata": METADATA, "status": status}).cpus.total == 8192
 
 
 def test_cpus_are_counted_once_and_are_available_only_when_settings_are_applied() -> None:

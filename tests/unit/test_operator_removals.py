@@ -8,6 +8,7 @@ from fleets import config, cpu_node, node
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dracpu_api.conditions import Phase
 from dracpu_operator.decide.plan import Plan, Situation, make_plan
 from dracpu_operator.decide.records import Config, CpuNode, Node
 from dracpu_operator.decide.rollout import budget
@@ -131,6 +132,55 @@ def test_a_node_that_another_config_takes_over_is_not_removed() -> None:
     plan = cluster.plan()
     assert (plan.marks, plan.removals) == ({}, ())
     assert [change.config.name for change in plan.changes] == ["other"]
+
+
+def test_nodes_that_change_and_nodes_that_leave_share_the_budget_of_one_plan() -> None:
+    """As when one edit narrows the nodeSelector and changes settings."""
+    edited = config(nodeSelector={"matchLabels": {"pool": "a"}}, mode="individual", rollout={"maxUnavailable": 1})
+    cluster = Cluster(2, edited)
+    cluster.label("n0", pool="a")
+    plan = cluster.plan()
+    assert [change.node.name for change in plan.changes] == ["n0"]
+    assert plan.marks == {}
+
+
+def test_a_node_whose_grace_time_ends_when_the_budget_is_used_begins_another_one() -> None:
+    """As when the budget was reduced while the rollout was paused."""
+    cluster = Cluster(4, selecting_none(maxUnavailable="100%"))
+    cluster.reconcile()
+    cluster.configs = {"all": selecting_none(maxUnavailable=1)}
+    cluster.now += timedelta(hours=5)
+    plan = cluster.plan()
+    assert [cpu_node.name for cpu_node in plan.removals] == ["n0"]
+    assert set(plan.marks.values()) == {"2026-01-01T05:01:00Z"}
+    assert sorted(plan.marks) == ["n1", "n2", "n3"]
+
+
+@given(
+    limit=st.one_of(st.integers(1, 5), st.sampled_from(["1%", "25%", "50%", "100%"])),
+    pools=st.lists(st.sampled_from(["a", ""]), min_size=1, max_size=10),
+    marked=st.sets(st.integers(0, 9)),
+    mode=st.sampled_from(["grouped", "individual"]),
+    phases=st.lists(st.sampled_from([Phase.READY, Phase.FAILED, Phase.SETTLING]), min_size=10, max_size=10),
+)
+def test_no_plan_uses_more_than_the_budget(limit, pools, marked, mode, phases) -> None:
+    edited = config(nodeSelector={"matchLabels": {"pool": "a"}}, mode=mode, rollout={"maxUnavailable": limit})
+    assert edited.wanted is not None
+    cluster = Cluster(len(pools), edited)
+    for number, pool in enumerate(pools):
+        name = f"n{number}"
+        cluster.label(name, **({"pool": pool} if pool else {}))
+        mark = "2025-12-31T23:59:59Z" if number in marked and not pool else ""
+        phase = phases[number] if pool else Phase.READY
+        cluster.cpu_nodes[name] = replace(cpu_node(name, phase=phase), remove_after=mark)
+    plan = cluster.plan()
+    down = {f"n{number}" for number, pool in enumerate(pools) if pool and phases[number] is not Phase.READY}
+    changed = {change.node.name for change in plan.changes}
+    removed = {cpu_node.name for cpu_node in plan.removals}
+    most = budget(edited.wanted.spec.rollout, len(pools))
+    new = (changed | removed | set(plan.marks)) - down - {f"n{number}" for number in marked}
+    assert not new or len(new | down | removed) <= most
+    assert not removed or len(removed | changed | down) <= most
 
 
 @given(

@@ -321,6 +321,25 @@ def test_nodes_that_leave_are_named_with_their_time() -> None:
     assert "n2: after 2026-01-01T00:00:30Z" in message(written, "Degraded")
 
 
+def test_while_paused_nodes_that_leave_keep_their_devices() -> None:
+    selected = following(done("n1"), rollout={"paused": True})
+    selected.leaving.append(replace(done("n2"), remove_after="2025-01-01T00:00:30Z"))
+    written, _ = status_and_progress(selected, {"n1": done("n1")})
+    assert "keep their devices while rollout.paused is true: n2:" in message(written, "Degraded")
+
+
+def test_a_refused_write_about_a_node_that_leaves_is_named() -> None:
+    selected = following(done("n1"))
+    selected.leaving.append(done("n2"))
+    written, _ = status_and_progress(selected, {"n1": done("n1")}, refused={"n2": "PATCH: Forbidden: denied"})
+    assert "n2: PATCH: Forbidden: denied" in message(written, "Degraded")
+
+
+def test_a_message_is_not_longer_than_the_api_server_accepts() -> None:
+    written = status(done("n1"), refused={"n1": "x" * 40_000})
+    assert len(message(written, "Degraded")) == 32_768
+
+
 def test_nodes_that_are_to_have_no_agent_have_a_count_of_their_own() -> None:
     selected = following(done("n1"))
     selected.without_agent.extend(["n2", "n3"])

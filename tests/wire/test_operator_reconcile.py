@@ -1,74 +1,15 @@
 """The reconciler without kopf: it sees only the objects that a test gives it."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, NoReturn
 
 import pytest
-from fake_agents import FakeAgents
-from fake_api import FakeApi
-from kubernetes_asyncio.client import Configuration
-from running_operator import QUICK
+from blind_operator import NEVER_FRESH, ONE_AFTER_ANOTHER, Blind, blind_operator
 
-from dracpu_operator.api.agent_reports import AgentReports
-from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.api.events import Events
 from dracpu_operator.intervals import Intervals
-from dracpu_operator.known.fleet import Fleet
-from dracpu_operator.known.follow import list_all
-from dracpu_operator.known.followers import NODE_SCOPE
-from dracpu_operator.metrics import Metrics
-from dracpu_operator.reconcile import Reconciler
 
-NEVER_FRESH = replace(QUICK, node_is_fresh=-1.0)
-ONE_AFTER_ANOTHER = replace(NEVER_FRESH, writers=1, uninterrupted=0.0)
 RARELY_WRITING = replace(NEVER_FRESH, status_urgent=3600.0, status=3600.0)
-
-
-class Blind:
-    """A cluster, and a reconciler without watches."""
-
-    def __init__(self, api: FakeApi, fleet: Fleet, reconciler: Reconciler, running: asyncio.Task[NoReturn]) -> None:
-        self.api = api
-        self.agents = FakeAgents(api)
-        self.fleet = fleet
-        self.reconciler = reconciler
-        self.running = running
-
-    def answer(self, name: str, **others: Any) -> None:
-        """The agent of a node reports it ready, and the reconciler sees it."""
-        revision = self.api.get("cpunodes", name)["spec"]["revision"]
-        self.agents.answer(name, phase="Ready", appliedRevision=revision, **others)
-        self.fleet.store_cpu_node(self.api.get("cpunodes", name))
-
-    def answer_outdated(self) -> None:
-        """The agents report all revisions applied that they have not reported yet."""
-        for raw in self.api.all("cpunodes"):
-            if raw["status"]["appliedRevision"] != raw["spec"]["revision"]:
-                self.answer(raw["metadata"]["name"])
-
-    def edit(self, **spec: Any) -> None:
-        self.fleet.store_config(self.api.edit("cpudriverconfigs", "all", lambda body: body["spec"].update(spec)))
-
-    def having(self, mode: str) -> set[str]:
-        return {raw["metadata"]["name"] for raw in self.api.all("cpunodes") if raw["spec"]["settings"]["mode"] == mode}
-
-    def during_first_write(self, action: Callable[[], object]) -> None:
-        """Runs something when the operator writes the first CpuNode."""
-
-        pending = [action]
-
-        def run(_: object) -> bool:
-            while pending:
-                pending.pop()()
-            return False  # the write is not refused
-
-        self.api.fail("PATCH cpunodes/", 500, where=run)
-
-    def asked(self, what: str) -> int:
-        return sum(str(request) == what for request in self.api.requests)
 
 
 @pytest.fixture
@@ -78,25 +19,8 @@ def intervals() -> Intervals:
 
 @pytest.fixture
 async def blind(intervals: Intervals) -> AsyncIterator[Blind]:
-    async with FakeApi() as api, Cluster(Configuration(host=api.url)) as cluster:
-        for number in range(3):
-            api.add("nodes", {"metadata": {"name": f"n{number}"}})
-        api.add("cpudriverconfigs", {"metadata": {"name": "all"}, "spec": {"rollout": {"maxUnavailable": 1}}})
-        fleet = Fleet()
-        events, metrics = Events(cluster, "test"), Metrics()
-        reports = AgentReports(fleet, cluster, events, metrics, intervals)
-        reconciler = Reconciler(fleet, cluster, events, reports, metrics, intervals)
-        await list_all(cluster, NODE_SCOPE, fleet.node_table)
-        running = asyncio.create_task(reconciler.run())
-        blind = Blind(api, fleet, reconciler, running)
-        await api.until(lambda: len(api.all("cpunodes")) == 3)
-        for raw in api.all("cpunodes"):
-            blind.answer(raw["metadata"]["name"])
-        await api.until_idle()
-        yield blind
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+    async with blind_operator(intervals) as running:
+        yield running
 
 
 async def test_what_was_written_is_known_before_the_watch_shows_it(blind: Blind) -> None:
@@ -208,7 +132,7 @@ async def test_a_cancelled_reconciler_sends_no_more_requests(blind: Blind) -> No
 @pytest.mark.parametrize("intervals", [ONE_AFTER_ANOTHER])
 async def test_a_rollout_that_is_paused_while_cpu_nodes_are_written_stops(blind: Blind) -> None:
     pause = {"maxUnavailable": "100%", "paused": True}
-    blind.during_first_write(lambda: blind.edit(rollout=pause))
+    blind.during_first("PATCH cpunodes/", lambda: blind.edit(rollout=pause))
     blind.edit(mode="individual", rollout={"maxUnavailable": "100%"})
     await blind.api.until(lambda: blind.having("individual"))
     await blind.api.until_idle()
@@ -219,14 +143,8 @@ async def test_a_rollout_that_is_paused_while_cpu_nodes_are_written_stops(blind:
 
 @pytest.mark.parametrize("intervals", [ONE_AFTER_ANOTHER])
 async def test_a_label_that_changes_while_cpu_nodes_are_written_does_not_wait_for_all_of_them(blind: Blind) -> None:
-    spec = {"priority": 1, "nodeSelector": {"matchLabels": {"pool": "b"}}, "reservedCPUs": "0"}
-    blind.fleet.store_config(blind.api.add("cpudriverconfigs", {"metadata": {"name": "b"}, "spec": spec}))
-
-    def change_label() -> None:
-        labels = {"labels": {"pool": "b"}}
-        blind.fleet.node_table.store(blind.api.edit("nodes", "n2", lambda body: body["metadata"].update(labels)))
-
-    blind.during_first_write(change_label)
+    blind.add_config("b", priority=1, nodeSelector={"matchLabels": {"pool": "b"}}, reservedCPUs="0")
+    blind.during_first("PATCH cpunodes/", lambda: blind.label("n2", pool="b"))
     written = len(blind.api.requests)
     blind.edit(mode="individual", rollout={"maxUnavailable": "100%"})
     await blind.api.until(lambda: len(blind.having("individual")) == 2)
@@ -250,6 +168,5 @@ async def test_a_condition_that_changes_often_is_not_written_each_time(blind: Bl
 async def test_a_refused_status_does_not_keep_others_from_being_written(blind: Blind) -> None:
     blind.api.fail("PATCH cpudriverconfigs/another", 422, "Invalid", "no", times=1000)
     for name in ("another", "zebra"):
-        spec = {"priority": -1, "nodeSelector": {"matchLabels": {"no": "node"}}}
-        blind.fleet.store_config(blind.api.add("cpudriverconfigs", {"metadata": {"name": name}, "spec": spec}))
+        blind.add_config(name, priority=-1, nodeSelector={"matchLabels": {"no": "node"}})
     await blind.api.until(lambda: blind.api.get("cpudriverconfigs", "zebra").get("status"))

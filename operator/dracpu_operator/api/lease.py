@@ -11,12 +11,11 @@ from kubernetes_asyncio.client import Configuration
 from dracpu_api.errors import NotFoundError, UnavailableError
 from dracpu_api.resources import LEASES, Json
 from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.decide.leadership import Lease
+from dracpu_operator.decide.leadership import RELEASED_SECONDS, Lease
 
 NAME: Final = "dracpu-operator"
 
 _TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"  # MicroTime, for people: nothing decides by it
-_RELEASED_SECONDS: Final = 1  # the smallest duration that the API server accepts
 
 
 class LeaseFile:
@@ -63,7 +62,7 @@ class LeaseFile:
         before = {} if self._known is None else self._known.get("spec") or {}
         now = datetime.now(UTC).strftime(_TIME_FORMAT)
         await self._write(
-            {**before, "holderIdentity": "", "leaseDurationSeconds": _RELEASED_SECONDS, "renewTime": now}, seconds
+            {**before, "holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "renewTime": now}, seconds
         )
 
     async def _write(self, spec: Json, seconds: float) -> Lease:

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Self
 
 from dracpu_operator.api.cluster import Cluster
-from dracpu_operator.api.writes import CpuNodeWriter, Job
+from dracpu_operator.api.jobs import Job
+from dracpu_operator.api.writes import CpuNodeWriter
 from dracpu_operator.decide.following import Following, is_listing
 from dracpu_operator.decide.outstanding import ClaimsByNode
 from dracpu_operator.decide.plan import with_current_claims

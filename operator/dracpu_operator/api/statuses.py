@@ -19,6 +19,7 @@ from dracpu_api.merge_patch import difference, only
 from dracpu_api.resources import CONFIGS, Json, resource_version
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.api.events import Events
+from dracpu_operator.api.refusals import Refusals
 from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.selection import Selected
@@ -52,6 +53,7 @@ class StatusWriter:
         self._metrics = metrics
         self._intervals = intervals
         self._written: dict[str, Written] = {}  # by the config's UID
+        self._refusals = Refusals(intervals.retry_first, intervals.refusal_cap)  # by the config's name
 
     def compute(
         self,
@@ -77,21 +79,33 @@ class StatusWriter:
         ]
 
     async def write(self, statuses: Sequence[tuple[Selected, Json]]) -> None:
-        """Writes the statuses of all configs. An error does not keep the other statuses from being written, and the
-        first error is raised at the end."""
-        errors: list[ApiError] = []
+        """Writes the statuses of all configs. A refused one is tried again later, and delays nothing else. Raises
+        UnavailableError."""
+        blocked = self._refusals.blocked(_now())
         for followed, status in statuses:
+            name = followed.config.name
+            if name in blocked:
+                continue
             try:
                 await self._write(followed, status)
+            except UnavailableError:
+                self._metrics.requested("status", "error")
+                raise
             except ApiError as error:
                 self._metrics.requested("status", "error")
-                errors.append(error)
-                if isinstance(error, UnavailableError):
-                    break
-        known = {config.uid for config in self._fleet.configs.values()}
+                if self._refusals.add(name, error, _now()):
+                    log.warning("the status of a config was refused", config=name, error=str(error))
+            else:
+                self._refusals.remove(name)
+        configs = self._fleet.configs
+        self._refusals.keep(configs)
+        self.due_at = min(self.due_at, self._refusals.due_at())
+        known = {config.uid for config in configs.values()}
         self._written = {uid: written for uid, written in self._written.items() if uid in known}
-        if errors:
-            raise errors[0]
+
+    def problems(self) -> list[str]:
+        """Why statuses are outdated."""
+        return [f"the status of config {name}: {why}" for name, why in self._refusals.reasons().items()]
 
     async def _write(self, selected: Selected, status: Json) -> None:
         config = selected.config

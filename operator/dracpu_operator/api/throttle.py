@@ -17,6 +17,11 @@ class Throttle:
         self._pauses = 0
         self._until = float("-inf")
 
+    @property
+    def is_pausing(self) -> bool:
+        """True from the first pause to the next success."""
+        return self._pauses > 0
+
     def pauses(self, error: ApiError) -> bool:
         """Whether the request is to be repeated after a pause, because the API server has asked for that."""
         if error.retry_after is None:

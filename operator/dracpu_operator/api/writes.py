@@ -1,15 +1,11 @@
-"""Writes CpuNodes, several at a time. Each answer is recorded at once, so that the next reconcile knows what was
-written even when the watch has not shown it yet."""
+"""The requests that change CpuNodes. Each answer is recorded at once, so that the next reconcile knows what was written
+even when the watch has not shown it yet."""
 
-import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from dracpu_api.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from dracpu_api.errors import NotFoundError
 from dracpu_api.events import Event
 from dracpu_api.names import (
     ANNOTATION_AGENT_WAS_READY,
@@ -21,47 +17,26 @@ from dracpu_api.resources import CPU_NODES, NODES, Json, resource_version
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_operator.api.cluster import FIELD_MANAGER, Cluster
 from dracpu_operator.api.events import Events
+from dracpu_operator.api.jobs import Job
 from dracpu_operator.api.refusals import Refusals
-from dracpu_operator.api.throttle import Throttle
 from dracpu_operator.decide.plan import Change
 from dracpu_operator.decide.records import CpuNode, Node
-from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
-from dracpu_operator.metrics import Metrics, Request
+from dracpu_operator.metrics import Request
 
 log = structlog.get_logger()
 
-_REFUSED_IN_A_ROW: Final = 32
 _LABELS: Final = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One request about the CpuNode of a node."""
-
-    node: str
-    kind: Request
-    send: Callable[[], Awaitable[None]]
-
-
 class CpuNodeWriter:
-    """Makes jobs and runs them."""
+    """Makes jobs; `JobRunner` runs them."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        cluster: Cluster,
-        events: Events,
-        refusals: Refusals,
-        metrics: Metrics,
-        intervals: Intervals,
-    ) -> None:
+    def __init__(self, fleet: Fleet, cluster: Cluster, events: Events, refusals: Refusals) -> None:
         self._fleet = fleet
         self._cluster = cluster
         self._events = events
         self._refusals = refusals
-        self._metrics = metrics
-        self._intervals = intervals
 
     def change(self, change: Change, spec: CpuNodeSpec, now: str) -> Job:
         """The job that gives a node the settings of a config; `now` is RFC 3339 in UTC."""
@@ -129,68 +104,8 @@ class CpuNodeWriter:
                 self._fleet.store_cpu_node(stored)
                 if known is not None and known.uid != stored["metadata"]["uid"]:  # the refusal was about the other one
                     self._refusals.remove(name)
-            self._fleet.to_read_again.discard(name)
 
         return Job(name, "read", send)
-
-    async def run(self, jobs: Iterable[Job]) -> None:
-        """Runs all jobs. A refused one is recorded and does not keep the others from being run. All wait while the API
-        server asks for that. When it becomes unavailable, or refuses many in a row, the remaining jobs are dropped, and
-        the error is raised. When a Node or a config changes, the remaining jobs are dropped after a while, because the
-        next reconcile may decide otherwise: 15,000 nodes take half a minute, in which somebody may pause the rollout.
-        """
-        queue = deque(jobs)
-        interruptible_from = _now() + self._intervals.uninterrupted
-        errors: list[ApiError] = []
-        refused: set[str] = set()  # nodes, since the last request that succeeded
-        throttle = Throttle(self._intervals.retry_first, self._intervals.retry_cap)
-
-        async def work() -> None:
-            while queue:
-                if self._fleet.inputs_changed.is_set() and _now() >= interruptible_from:
-                    queue.clear()
-                    self._fleet.changed.set()
-                    return
-                job = queue.popleft()
-                await throttle.wait()
-                try:
-                    await job.send()
-                except ConflictError as error:  # deleted, or created again: read it, then decide again
-                    log.info("a CpuNode has changed meanwhile", node=job.node, error=str(error))
-                    self._failed(job)
-                    self._fleet.changed.set()
-                except UnavailableError as error:
-                    if not errors and throttle.pauses(error):  # each request may be repeated, carried out or not
-                        queue.appendleft(job)
-                        continue
-                    self._failed(job)
-                    errors.append(error)
-                    queue.clear()
-                except ApiError as error:  # also a 422: the object may have been created again with another UID
-                    self._failed(job)
-                    if self._refusals.add(job.node, error, _now()):
-                        log.warning("a request about a CpuNode was refused", node=job.node, error=str(error))
-                    refused.add(job.node)
-                    self._fleet.changed.set()  # another node may take its place
-                    if len(refused) >= _REFUSED_IN_A_ROW:  # permissions are missing, rather than one object refused
-                        errors.append(error)
-                        queue.clear()
-                else:
-                    throttle.succeeded()
-                    if job.kind != "read":
-                        refused.clear()
-                        self._refusals.remove(job.node)
-                    self._metrics.requested(job.kind, "success")
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(min(self._intervals.writers, len(queue))):
-                group.create_task(work(), name=f"CpuNode writer {number}")
-        if errors:
-            raise errors[0]
-
-    def _failed(self, job: Job) -> None:
-        self._metrics.requested(job.kind, "error")
-        self._fleet.to_read_again.add(job.node)
 
 
 def removal_event(remove_after: str) -> Event:
@@ -226,7 +141,3 @@ async def _apply(cluster: Cluster, node: Node, spec: CpuNodeSpec, annotations: J
     # server-side apply keeps the list's entries that another manager has added, and nobody might ever remove them
     patch = {"metadata": {"uid": applied["metadata"]["uid"]}, "spec": {"outstanding": fields["outstanding"]}}
     return await cluster.merge(CPU_NODES, node.name, patch)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from dracpu_api.events import Event
 from dracpu_operator.decide.records import Agent, CpuNode
+from dracpu_operator.decide.times import time_of
 
 RESTART_SECONDS: Final = 10  # an agent that ended is ready again after this time, unless something is wrong
 STABLE_SECONDS: Final = 30  # an agent that was not ready counts as ready again after it has been so for this time
 _MESSAGE_LENGTH: Final = 1024
+_AT_ONCE: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Report:
 
 
 # written when the operator is no longer allowed to follow pods: a report that nobody updates may be wrong
-_REMOVAL: Final = Report(None, datetime.min.replace(tzinfo=UTC), None)
+_REMOVAL: Final = Report(None, _AT_ONCE, None)
 
 
 def report_of(cpu_node: CpuNode, agent: Agent | None) -> Report | None:
@@ -37,7 +39,8 @@ def report_of(cpu_node: CpuNode, agent: Agent | None) -> Report | None:
     before = cpu_node.reported_agent
     if agent is None:
         return _REMOVAL if before else None
-    if before.get("ready") == agent.ready and before.get("reason") == agent.reason:
+    has_time = bool(before.get("since"))  # else somebody has written a report of their own
+    if before.get("ready") == agent.ready and before.get("reason") == agent.reason and has_time:
         return None
     fields = {
         "ready": agent.ready,
@@ -46,7 +49,8 @@ def report_of(cpu_node: CpuNode, agent: Agent | None) -> Report | None:
         "since": agent.since,
     }
     seconds = RESTART_SECONDS if not agent.ready else STABLE_SECONDS if before.get("ready") is False else 0
-    return Report(fields, datetime.fromisoformat(agent.since) + timedelta(seconds=seconds), _event(before, agent))
+    since = time_of(agent.since) or _AT_ONCE
+    return Report(fields, since + timedelta(seconds=seconds), _event(before, agent))
 
 
 def _event(before: Mapping[str, Any], agent: Agent) -> Event | None:

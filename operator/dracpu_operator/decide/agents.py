@@ -83,7 +83,7 @@ class Agents:
         cpu_node = self._cpu_nodes.get(node)
         reported: Json = {} if cpu_node is None else cpu_node.reported_agent
         since = reported.get("since") if reported.get("ready") is False else None
-        since = since or self._absent_since.setdefault(node, self._now)
+        since = min(since or self._absent_since.setdefault(node, self._now), self._now)
         return Agent(node, "", 0, ready=False, running=False, reason=reason, message=message, since=since)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from dracpu_api.conditions import Phase
 from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.times import time_of
 
 _ANSWERING: Final = timedelta(minutes=5)  # from new settings until a ready agent has applied them, apart from settling
 
@@ -65,11 +66,11 @@ class Following:
     def _end(self, cpu_node: CpuNode, known: datetime | None, now: datetime) -> datetime:
         """Until when to follow a node that publishes the devices of its settings."""
         assert cpu_node.spec is not None
-        changed = _time(cpu_node.devices_changed_at or cpu_node.given_at)
+        changed = time_of(cpu_node.devices_changed_at or cpu_node.given_at)
         if changed is None:  # a former version of the operator did not store it
             return now + self._time if known is None else known
         if known is None:
-            ready = _time(cpu_node.reported_agent.get("since")) if cpu_node.reported_agent.get("ready") else None
+            ready = time_of(cpu_node.reported_agent.get("since")) if cpu_node.reported_agent.get("ready") else None
             known = changed if ready is None else ready + _ANSWERING + self._time
         settling = timedelta(seconds=cpu_node.spec.settle_seconds)
         return max(known, changed + settling + _ANSWERING + self._time)
@@ -96,12 +97,3 @@ def _is_open(cpu_node: CpuNode) -> bool:
         return False
     assert cpu_node.spec is not None
     return not cpu_node.arrived or cpu_node.phase is Phase.SETTLING or bool(cpu_node.spec.outstanding)
-
-
-def _time(text: object) -> datetime | None:
-    """A time in RFC 3339; None when it is missing, or when somebody has written something else."""
-    try:
-        parsed = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return parsed if parsed.tzinfo is not None else None

@@ -12,6 +12,9 @@ Each write is refused by the API server when the Lease is no longer in the versi
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+RELEASED_SECONDS: Final = 1  # the duration of a Lease that was released; the smallest that the API server accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Candidate:
         self._jitter = jitter
         self._lease: Lease | None = None  # None: it does not exist, or has not been seen
         self._seen_at = float("-inf")  # when it was seen in this version for the first time
+        self._free_from = float("-inf")  # when one that was deleted would have expired
         self._has_looked = False  # since the last write that failed because the Lease had changed
         self._has_led = False
         self._leads_until = float("-inf")
@@ -88,6 +92,8 @@ class Candidate:
 
     def saw(self, lease: Lease | None, now: float) -> None:
         """Takes over what a read has shown."""
+        if lease is None and self.holder not in ("", self.identity):
+            self._free_from = self._expires_at()  # the holder does not know yet that somebody has deleted it
         if lease is None or self._lease is None or lease.version != self._lease.version:
             self._seen_at = now
         self._lease, self._has_looked = lease, True
@@ -119,10 +125,15 @@ class Candidate:
     def _may_write(self, now: float) -> bool:
         if self.seconds_left(now):
             return True
-        return self.able and (self._lease is None or self.holder in ("", self.identity) or now >= self._expires_at())
+        return self.able and (self.holder == self.identity or now >= self._expires_at())
 
     def _expires_at(self) -> float:
-        return self._seen_at + (0.0 if self._lease is None else self._lease.seconds or self.pace.lease)
+        lease = self._lease
+        if lease is None:
+            return self._free_from
+        if not lease.holder and lease.seconds <= RELEASED_SECONDS:  # else somebody has removed the holder's name
+            return self._seen_at
+        return self._seen_at + (lease.seconds or self.pace.lease)
 
     def _soon(self, seconds: float) -> float:
         """A somewhat shorter time: several operators should not ask at the same moments."""

@@ -7,7 +7,7 @@ devices.
 
 from collections.abc import Collection, Iterable, Mapping
 from sys import intern
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from dracpu_api.device_names import belongs_to
 from dracpu_api.names import CAPACITY_CPU, DRIVER
@@ -16,6 +16,9 @@ from dracpu_api.resources import Json
 from dracpu_api.settings import OutstandingClaim, Settings
 
 _T = TypeVar("_T", bound=tuple[object, ...])
+
+_SHARED_PER_CLAIM: Final = 8  # values of a claim that are kept once: its node, its devices, all devices together
+_SHARED_BY_FEW: Final = 10_000
 
 ClaimsByNode = Mapping[str, tuple[OutstandingClaim, ...]]
 
@@ -80,6 +83,8 @@ class AllocatedClaims:
             del self._by_node[node]
 
     def _once(self, value: _T) -> _T:
+        if len(self._shared) > _SHARED_PER_CLAIM * len(self._nodes) + _SHARED_BY_FEW:
+            self._shared.clear()  # most of it was of claims that are gone; later claims share among themselves
         return cast(_T, self._shared.setdefault(value, value))
 
 

@@ -10,8 +10,8 @@ from dracpu_api.settings import REMOVAL_SECONDS, CpuNodeSpec
 from dracpu_operator.decide.agents import UNKNOWN, Agents
 from dracpu_operator.decide.outstanding import ClaimsByNode, outstanding
 from dracpu_operator.decide.records import Config, CpuNode, Node
-from dracpu_operator.decide.removals import Removals, by_config, charged, removals_of, rollout_of
-from dracpu_operator.decide.rollout import Member, next_nodes
+from dracpu_operator.decide.removals import Group, Removals, by_config, charged, removals_of, rollout_of
+from dracpu_operator.decide.rollout import Member, next_nodes, takes_place
 from dracpu_operator.decide.selection import Claimants, Selected, select
 from dracpu_operator.decide.up_to_date import Members
 
@@ -85,9 +85,11 @@ def make_plan(
     memory.keep(nodes)
     free, kept = _sorted_by_freedom(nodes, configs, cpu_nodes)
     selected = select(free, configs.values(), agents, memory.claimants)
+    for each in configs.values():
+        selected.setdefault(each.name, Selected(each))  # a config that cannot be decoded has a status, too
     for name, followers in kept.items():
         if name in configs:
-            selected.setdefault(name, Selected(configs[name])).nodes.extend(followers)
+            selected[name].nodes.extend(followers)
     orphans = {
         name: cpu_node
         for name, cpu_node in cpu_nodes.items()
@@ -101,13 +103,14 @@ def make_plan(
     for name in {**selected, **leaving}:
         followed, config = selected.get(name), configs.get(name)
         members: list[Member] = []
+        changed: list[Change] = []
         if followed is not None:
             members = memory.members.of(followed.config, [node.name for node in followed.nodes], present, agents)
             followed.leaving.extend(leaving[name])
-            changes += _changes(followed, members, situation)
-        removals = removals.joined(
-            removals_of(rollout_of(config), members, leaving[name], situation.now, agents, situation.grace)
-        )
+            changed = [*_changes(followed, members, situation)]
+            changes += changed
+        group = Group(members, changing=_places(members, changed), leaving=leaving[name])
+        removals = removals.joined(removals_of(rollout_of(config), group, situation.now, agents, situation.grace))
     marks = {**removals.marks, **dict.fromkeys(_returned(selected.values(), cpu_nodes), "")}
     return Plan(selected, tuple(changes), (*orphans.values(), *removals.due), marks, removals.next_at)
 
@@ -203,6 +206,12 @@ def _changes(selected: Selected, members: Sequence[Member], situation: Situation
             # a node that the former settings may have taken down uses the budget until its agent is back
             was_ready = None if member.agent is None else member.agent.ready or member.went_down
             yield Change(node, config, member.cpu_node, was_ready)
+
+
+def _places(members: Sequence[Member], changed: Iterable[Change]) -> int:
+    """How many places of the budget the changes take. A correction is counted, too, although it needs none."""
+    names = {change.node.name for change in changed}
+    return sum(takes_place(member) for member in members if member.name in names)
 
 
 def _returned(selected: Iterable[Selected], cpu_nodes: Mapping[str, CpuNode]) -> Iterator[str]:

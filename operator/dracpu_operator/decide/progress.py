@@ -50,6 +50,7 @@ class Progress:
     stuck: int  # they use the budget until somebody acts
     serving: int  # claims can get CPUs of these
     limit: int  # so many may be unavailable
+    paused: bool  # the rollout is paused
     has_recent_trouble: bool  # somewhere there is trouble that is not old enough to be reported
 
     @property
@@ -81,6 +82,7 @@ def progress_of(
     resting = applied | failed | down | unanswered | frozen
     troubled = {cpu_node.name for cpu_node in present if _has_trouble(cpu_node, moment)}
     without_service = troubled | down
+    leaving = [cpu_node.name for cpu_node in selected.leaving]
     wanted = selected.config.wanted
     return Progress(
         selected=len(everybody),
@@ -91,7 +93,7 @@ def progress_of(
         down=tuple(member.agent for member in members if member.name in down and member.agent is not None),
         unanswered=_of(present, unanswered),
         troubled=_of(present, troubled - failed - down - unanswered),
-        refused=tuple((member.name, refused[member.name]) for member in members if member.name in refused),
+        refused=tuple((name, refused[name]) for name in (*names, *leaving) if name in refused),
         frozen=_of(present, frozen),
         leaving=tuple(selected.leaving),
         ignored=tuple(cpu_node for cpu_node in present if cpu_node.ignored and cpu_node.arrived),
@@ -100,6 +102,7 @@ def progress_of(
         stuck=sum(member.unavailable and member.name in resting for member in members),
         serving=sum(_serves(cpu_node) and cpu_node.name not in without_service for cpu_node in present) + settled,
         limit=budget(wanted.spec.rollout, len(everybody) + len(selected.leaving)) if wanted else 1,
+        paused=wanted is not None and wanted.spec.rollout.paused,
         has_recent_trouble=any(_may_become_trouble(member, moment) for member in members),
     )
 

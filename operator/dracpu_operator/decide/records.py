@@ -5,13 +5,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import CpuDriverConfigSpec
 from dracpu_api.settings import CpuNodeSpec, Settings
-
-TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"  # RFC 3339 in UTC, which sorts as text
 
 
 @dataclass(frozen=True, slots=True)

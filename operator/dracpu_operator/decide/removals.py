@@ -9,12 +9,22 @@ devices per grace time.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from dracpu_api.objects.models import Rollout
 from dracpu_operator.decide.agents import Agents
-from dracpu_operator.decide.records import TIME_FORMAT, Config, CpuNode
+from dracpu_operator.decide.records import Config, CpuNode
 from dracpu_operator.decide.rollout import Member, budget, unavailable
+from dracpu_operator.decide.times import TIME_FORMAT, time_of
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes that follow one config, or followed it."""
+
+    members: Sequence[Member]  # those that it selects
+    leaving: Sequence[CpuNode]  # those that no config selects any more
+    changing: int = 0  # so many of the members are given other settings now, and use the budget from now on
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +41,30 @@ class Removals:
         return Removals({**self.marks, **other.marks}, self.due + other.due, min(times, default=None))
 
 
-def removals_of(
-    rollout: Rollout, members: Sequence[Member], leaving: Sequence[CpuNode], now: datetime, agents: Agents, grace: float
-) -> Removals:
-    """Decides for the nodes that follow one config, or followed it: `members` are those that it selects, `leaving`
-    those that no config selects, `grace` the seconds that they keep their devices when the rollout does not define
-    it."""
+def removals_of(rollout: Rollout, group: Group, now: datetime, agents: Agents, grace: float) -> Removals:
+    """Decides for the nodes of a group; `grace` are the seconds that they keep their devices when the rollout does not
+    define it.
+
+    A node whose grace time ends while the budget is used otherwise begins another one. This happens when the budget
+    was reduced meanwhile, or when settings have failed on other nodes.
+    """
     if rollout.paused:
         return Removals()
-    ends = {cpu_node.name: remove_at(cpu_node) for cpu_node in leaving}
-    room = budget(rollout, len(members) + len(leaving)) - unavailable(members) - len(charged(leaving, agents))
+    seconds = grace if rollout.removal_seconds is None else rollout.removal_seconds
+    ends_at = now + timedelta(seconds=seconds)
+    room = budget(rollout, len(group.members) + len(group.leaving)) - unavailable(group.members) - group.changing
     marks: dict[str, str] = {}
     due, times = [], []
-    for cpu_node in leaving:
-        at = ends[cpu_node.name]
-        if at is not None and at <= now:
+    for cpu_node, at in sorted(((node, remove_at(node)) for node in group.leaving), key=_first_to_end):
+        has_room = room > 0 or not _uses_budget(cpu_node, agents)
+        room -= _uses_budget(cpu_node, agents) and (has_room or at is not None)
+        if at is not None and at > now:
+            times.append(at)
+        elif at is not None and has_room:
             due.append(cpu_node)
-        elif at is not None:
-            times.append(at)
-        elif not _uses_budget(cpu_node, agents) or room > 0:
-            room -= _uses_budget(cpu_node, agents)
-            seconds = grace if rollout.removal_seconds is None else rollout.removal_seconds
-            at = now + timedelta(seconds=seconds)
-            marks[cpu_node.name] = at.strftime(TIME_FORMAT)
-            times.append(at)
+        elif at is not None or has_room:
+            marks[cpu_node.name] = ends_at.strftime(TIME_FORMAT)
+            times.append(ends_at)
     return Removals(marks, tuple(due), min(times, default=None))
 
 
@@ -78,10 +88,12 @@ def rollout_of(config: Config | None) -> Rollout:
 
 def remove_at(cpu_node: CpuNode) -> datetime | None:
     """The end of the grace time that is stored on the CpuNode; None when there is none, or it cannot be read."""
-    try:
-        return datetime.strptime(cpu_node.remove_after, TIME_FORMAT).replace(tzinfo=UTC)
-    except ValueError:
-        return None
+    return time_of(cpu_node.remove_after)
+
+
+def _first_to_end(leaving: tuple[CpuNode, datetime | None]) -> tuple[bool, str, str]:
+    cpu_node, at = leaving
+    return at is None, cpu_node.remove_after, cpu_node.name
 
 
 def _uses_budget(cpu_node: CpuNode, agents: Agents) -> bool:

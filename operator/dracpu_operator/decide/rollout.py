@@ -11,13 +11,13 @@ them after all other nodes, because they may be what the agent needs to run.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Final
 
 from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import Rollout
 from dracpu_operator.decide.records import Agent, CpuNode
+from dracpu_operator.decide.times import time_of
 
 PROBATION_SECONDS: Final = 600  # settings that end an agent do so within this time after the node was given them
 
@@ -88,13 +88,18 @@ def next_nodes(
     if rollout.paused:  # which holds back changes: first settings are not a change
         return [member.name for member in waiting if member.cpu_node is None]
     free = [member.name for member in waiting if _is_free(member)]
-    charged = [member.name for member in waiting if not _is_free(member) and not member.is_down]
+    charged = [member.name for member in waiting if takes_place(member)]
     charged.sort(key=lambda name: name in refused)
     room = budget(rollout, len(members) + leaving) - unavailable(members) - leaving
     chosen = free + charged[: max(0, room)]
     if charged:
         return chosen
     return chosen + [member.name for member in waiting if not _is_free(member) and _cannot_run(member)]
+
+
+def takes_place(member: Member) -> bool:
+    """True when the node is available and a change of its settings takes a place of the budget."""
+    return not _is_free(member) and not member.is_down
 
 
 def unavailable(members: Sequence[Member]) -> int:
@@ -104,10 +109,8 @@ def unavailable(members: Sequence[Member]) -> int:
 
 def _seconds_between(earlier: str, later: str) -> float:
     """Of two times in RFC 3339; 0 when one of them is not recorded."""
-    try:
-        return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
-    except ValueError:
-        return 0.0
+    begin, end = time_of(earlier), time_of(later)
+    return 0.0 if begin is None or end is None else (end - begin).total_seconds()
 
 
 def _is_free(member: Member) -> bool:

@@ -14,6 +14,16 @@ from dracpu_operator.decide.status_changes import by_type
 
 _T = TypeVar("_T")
 
+_LEAVING: Final = (
+    "no config selects {count} any more, which will lose their devices: {named}: to keep them, correct the "
+    "nodeSelector or the nodes' labels, or set rollout.paused: true"
+)
+_PAUSED_LEAVING: Final = (
+    "no config selects {count} any more, which keep their devices while rollout.paused is true: {named}: to keep them "
+    "also afterwards, correct the nodeSelector or the nodes' labels"
+)
+
+_MESSAGE_LENGTH: Final = 32_768  # the API server refuses a longer one
 NAMED: Final = 3  # nodes that a message names; `kubectl get cpunodes` shows all
 
 
@@ -160,11 +170,14 @@ def _troubles(progress: Progress) -> Iterator[tuple[ConfigReason, str]]:
     )
     yield from _about(
         progress.leaving,
-        lambda node: f"{node.name}: {f'after {node.remove_after}' if node.remove_after else 'later'}",
+        _when_it_leaves if not progress.paused else lambda node: node.name,
         ConfigReason.NODES_LEAVING,
-        "no config selects {count} any more, which will lose their devices: {named}: to keep them, correct the "
-        "nodeSelector or the nodes' labels, or set rollout.paused: true",
+        _PAUSED_LEAVING if progress.paused else _LEAVING,
     )
+
+
+def _when_it_leaves(node: CpuNode) -> str:
+    return f"{node.name}: {f'after {node.remove_after}' if node.remove_after else 'later'}"
 
 
 def _about(
@@ -196,7 +209,7 @@ def _condition(kind: ConfigCondition, verdict: Verdict, before: Json, generation
         "observedGeneration": generation,
         "lastTransitionTime": since or now,
         "reason": verdict.reason,
-        "message": verdict.message,
+        "message": verdict.message[:_MESSAGE_LENGTH],
     }
 
 

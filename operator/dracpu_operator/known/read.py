@@ -26,10 +26,12 @@ from dracpu_api.objects.validate import InvalidObjectError, parse_stored_config
 from dracpu_api.resources import Json, resource_version
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
 from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Trouble, Wanted
+from dracpu_operator.decide.times import written_time
 
 _REVISION_DIGITS: Final = 16  # 64 bits: no two settings in a cluster get the same revision
 # while one of these conditions is not true, no claim gets CPUs of the node
 _NEEDED: Final = frozenset(NodeCondition) - {NodeCondition.CONFIG_APPLIED}
+_MOST_CPUS: Final = 8192  # of one node; sums over nodes stay within 64 bits, whatever an agent reports
 _MESSAGE_LENGTH: Final = 256  # of one trouble: three nodes have to fit into a message that people read
 _NOT_SETTINGS: Final = frozenset({"nodeSelector", "priority", "rollout"})
 _SILENT: Final = "its agent has not reported yet: does the DaemonSet's pod run on this node?"
@@ -82,12 +84,12 @@ def read_cpu_node(raw: Json) -> CpuNode:
         cpus=_cpus(status),
         failure=_failure(status),
         troubles=_troubles(metadata, status),
-        ignored=tuple(map(str, status.get("ignoredSettings") or ())),
-        given_at=annotations.get(ANNOTATION_GIVEN_AT) or "",
-        devices_changed_at=annotations.get(ANNOTATION_DEVICES_CHANGED_AT) or "",
+        ignored=tuple(str(path)[:_MESSAGE_LENGTH] for path in status.get("ignoredSettings") or ()),
+        given_at=written_time(annotations.get(ANNOTATION_GIVEN_AT)),
+        devices_changed_at=written_time(annotations.get(ANNOTATION_DEVICES_CHANGED_AT)),
         was_ready={"true": True, "false": False}.get(annotations.get(ANNOTATION_AGENT_WAS_READY) or ""),
         remove_after=annotations.get(ANNOTATION_REMOVE_AFTER) or "",
-        reported_agent=status.get("agent") or {},
+        reported_agent=_reported_agent(status),
     )
 
 
@@ -158,6 +160,11 @@ def _owner(metadata: Json) -> str | None:
     return next((owner["uid"] for owner in owners if owner.get("kind") == "Node"), None)
 
 
+def _reported_agent(status: Json) -> Json:
+    agent = status.get("agent")
+    return {**agent, "since": written_time(agent.get("since"))} if agent else {}
+
+
 def _phase(text: str | None) -> Phase | None:
     if not text:
         return None
@@ -169,7 +176,7 @@ def _phase(text: str | None) -> Phase | None:
 
 def _cpus(status: Json) -> CpuCounts:
     cpus = status.get("cpus") or {}
-    total = ((status.get("topology") or {}).get("counts") or {}).get("cpus", 0)
+    total = min(((status.get("topology") or {}).get("counts") or {}).get("cpus", 0), _MOST_CPUS)
     try:
         reserved, exclusive = CpuSet.parse(cpus.get("reserved", "")), CpuSet.parse(cpus.get("exclusive", ""))
     except CpuSetError:

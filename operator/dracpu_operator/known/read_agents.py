@@ -5,13 +5,14 @@ through several states in turn. They get one reason, because each new reason wou
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from sys import intern
 from typing import Final
 
 from dracpu_api.conditions import AgentReason
 from dracpu_api.resources import Json, resource_version
-from dracpu_operator.decide.records import TIME_FORMAT, Agent, AgentPod, DaemonSet
+from dracpu_operator.decide.records import Agent, AgentPod, DaemonSet
+from dracpu_operator.decide.times import TIME_FORMAT, time_of
 
 # also in every pod of the chart's DaemonSet; the name of the release is not known here
 AGENT_LABELS: Final = "app.kubernetes.io/name=dra-cpu-operator,app.kubernetes.io/component=agent"
@@ -19,6 +20,7 @@ AGENT_LABELS: Final = "app.kubernetes.io/name=dra-cpu-operator,app.kubernetes.io
 _MESSAGE_LENGTH: Final = 512  # 15,000 pods may have one
 _QUOTED: Final = 300  # of what a container has printed last
 _RESTARTS: Final = 2  # from this number on, a container that ends again and again is in a crash loop
+_LONGEST_GRACE: Final = 10_000_000  # seconds, of the end of a pod
 _LONG_AGO: Final = "1970-01-01T00:00:00Z"
 _CRASH_LOOP: Final = "CrashLoopBackOff"
 _NO_IMAGE: Final = "ImagePullBackOff"
@@ -146,6 +148,6 @@ def _condition(status: Json, kind: str) -> Json:
 
 def _deletion_requested(metadata: Json) -> str:
     """When the pod began to end: its deletionTimestamp is at the end of its grace period."""
-    ends = datetime.fromisoformat(metadata["deletionTimestamp"])
-    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-    return (ends - grace).strftime(TIME_FORMAT)
+    ends = time_of(metadata["deletionTimestamp"])
+    grace = timedelta(seconds=min(metadata.get("deletionGracePeriodSeconds") or 0, _LONGEST_GRACE))
+    return "" if ends is None else (ends - grace).strftime(TIME_FORMAT)
