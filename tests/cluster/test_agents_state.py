@@ -81,7 +81,7 @@ def find(config: Object, kind: str) -> Object:
 def was_changed(node: Node) -> None:
     cpu_node = node.cpu_node()
     assert cpu_node["spec"]["settings"]["allocation"]["strategy"] == "distributed"
-    assert cpu_node["status"]["appliedRevision"] == cpu_node["spec"]["revision"]
+    assert cpu_node["status"].get("appliedRevision") == cpu_node["spec"]["revision"]
 
 
 def is_ready_again(node: Node) -> None:

@@ -76,7 +76,7 @@ def test_the_nodes_cpu_node_is_shown_with_its_columns(cluster: Cluster) -> None:
     assert (ready, age) == ("AGENT-READY", "AGE")
     assert cluster.node.name in row
     wide = cluster.kubectl.run("get", "cpun", cluster.node.name, "-o", "wide").splitlines()[0]
-    assert wide.split()[-3:] == ["SHARED", "RUNTIME", "AGENT"]
+    assert wide.split()[-3:] == ["SHARED", "RUNTIME", "VERSION"]
 
 
 @pytest.mark.parametrize("field", ["cpucfg.spec.rollout.maxUnavailable", "cpun.status.phase"])
