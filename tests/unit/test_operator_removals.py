@@ -156,6 +156,15 @@ def test_a_node_whose_grace_time_ends_when_the_budget_is_used_begins_another_one
     assert sorted(plan.marks) == ["n1", "n2", "n3"]
 
 
+def test_without_a_grace_time_a_node_that_has_to_wait_for_the_budget_is_not_written_all_the_time() -> None:
+    edited = config(nodeSelector={"matchLabels": {"pool": "a"}}, rollout={"maxUnavailable": 1, "removalSeconds": 0})
+    cluster = Cluster(2, edited)
+    cluster.label("n0", pool="a")
+    cluster.cpu_nodes["n0"] = cpu_node("n0", phase=Phase.FAILED)
+    cluster.cpu_nodes["n1"] = replace(cluster.cpu_nodes["n1"], remove_after="2025-12-31T23:59:59Z")
+    assert cluster.plan().marks == {"n1": "2026-01-01T00:01:00Z"}
+
+
 @given(
     limit=st.one_of(st.integers(1, 5), st.sampled_from(["1%", "25%", "50%", "100%"])),
     pools=st.lists(st.sampled_from(["a", ""]), min_size=1, max_size=10),

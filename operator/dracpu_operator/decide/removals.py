@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dracpu_api.objects.models import Rollout
+from dracpu_api.settings import REMOVAL_SECONDS
 from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.records import Config, CpuNode
 from dracpu_operator.decide.rollout import Member, budget, unavailable
@@ -45,8 +46,8 @@ def removals_of(rollout: Rollout, group: Group, now: datetime, agents: Agents, g
     """Decides for the nodes of a group; `grace` are the seconds that they keep their devices when the rollout does not
     define it.
 
-    A node whose grace time ends while the budget is used otherwise begins another one. This happens when the budget
-    was reduced meanwhile, or when settings have failed on other nodes.
+    A node whose grace time ends while the budget is used otherwise begins another one, of at least the default time.
+    This happens when the budget was reduced meanwhile, or when settings have failed on other nodes.
     """
     if rollout.paused:
         return Removals()
@@ -63,8 +64,9 @@ def removals_of(rollout: Rollout, group: Group, now: datetime, agents: Agents, g
         elif at is not None and has_room:
             due.append(cpu_node)
         elif at is not None or has_room:
-            marks[cpu_node.name] = ends_at.strftime(TIME_FORMAT)
-            times.append(ends_at)
+            end = ends_at if at is None else max(ends_at, now + timedelta(seconds=REMOVAL_SECONDS))
+            marks[cpu_node.name] = end.strftime(TIME_FORMAT)
+            times.append(end)
     return Removals(marks, tuple(due), min(times, default=None))
 
 
