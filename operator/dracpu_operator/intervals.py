@@ -15,7 +15,8 @@ FOLLOWING_SECONDS: Final = 1800.0
 class Intervals:
     """How often, how soon and how late things are done."""
 
-    debounce: float = 0.2  # from a change to its reconcile: 5,000 agents answer at once, a node pool is relabelled
+    debounce: float = 0.1  # from a change to its reconcile: 5,000 agents answer at once, a node pool is relabelled
+    gathering: float = 0.25  # from events of Nodes and pods to the next ones, so that each does not wake the process
     first_recheck: float = 15.0  # to the first list that finds deletions: no watch was running during the first list
     recheck: float = 300.0  # between two such lists
     node_is_fresh: float = 10.0  # a CpuNode is created only for a Node that was seen within this time

@@ -13,6 +13,7 @@ from dracpu_sandbox.operating import operate
 
 QUICK: Final = Intervals(
     debounce=0.01,
+    gathering=0.0,
     first_recheck=60.0,
     recheck=60.0,
     removal=0.0,

@@ -125,8 +125,8 @@ class _Slow:
                 self._api.add("nodes", {"metadata": {"name": "n030a"}})
                 self._api.expire_watches()
 
-    def watch(self, scope: Any, since: str) -> Any:
-        return self._connected.watch(scope, since)
+    def watch(self, scope: Any, since: str, *, gathering: float = 0.0) -> Any:
+        return self._connected.watch(scope, since, gathering=gathering)
 
     async def version(self, resource: Any, *, namespace: str = "") -> int:
         return await self._connected.version(resource, namespace=namespace)

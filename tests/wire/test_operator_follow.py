@@ -54,11 +54,12 @@ async def eventually(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.fixture
-async def watched() -> AsyncIterator[Watched]:
+@pytest.fixture(params=[0.0, 0.02], ids=["each event at once", "events in groups"])
+async def watched(request: pytest.FixtureRequest) -> AsyncIterator[Watched]:
+    intervals = replace(QUICK, gathering=request.param)
     async with FakeApi() as api, Cluster(Configuration(host=api.url)) as connected:
         fleet = Fleet()
-        watched = Watched(api, fleet, object_followers(fleet, connected, QUICK)[0])
+        watched = Watched(api, fleet, object_followers(fleet, connected, intervals)[0])
         watched.add("n0")
         running = asyncio.create_task(watched.follower.run())
         await api.until(lambda: api.watching)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 from dracpu_api.serving.exchange import ExchangeServer
 
@@ -39,3 +40,23 @@ async def test_a_client_that_reads_gets_everything() -> None:
     assert await reader.read() == LARGE
     writer.close()
     await exchanges.stop(server)
+
+
+async def test_a_server_that_stops_disconnects_its_clients_without_an_error_of_the_event_loop() -> None:
+    connected = asyncio.Event()
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+
+    async def talk(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        connected.set()
+        await reader.read()
+
+    exchanges = ExchangeServer(talk, seconds=30)
+    server = await asyncio.start_server(exchanges.serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    await connected.wait()
+    await exchanges.stop(server)
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    writer.close()
+    assert errors == []

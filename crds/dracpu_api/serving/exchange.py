@@ -22,6 +22,7 @@ class ExchangeServer:
     def __init__(self, exchange: Exchange, seconds: float) -> None:
         self._exchange = exchange
         self._seconds = seconds
+        self._stopping = False
         self._running: set[asyncio.Task[None]] = set()
         self._peers: dict[asyncio.StreamWriter, str] = {}  # address of each open connection, the oldest first
 
@@ -37,6 +38,9 @@ class ExchangeServer:
                 async with asyncio.timeout(self._seconds):
                     await self._exchange(reader, writer)
                     writer.close()
+        except asyncio.CancelledError:
+            if not self._stopping:  # asyncio 3.11 logs an error about the task of a connection that ends as cancelled
+                raise
         finally:
             self._running.discard(task)
             self._peers.pop(writer, None)
@@ -45,6 +49,7 @@ class ExchangeServer:
 
     async def stop(self, server: asyncio.Server) -> None:
         """Closes the port and every connection."""
+        self._stopping = True
         server.close()
         running = set(self._running)
         for task in running:

@@ -20,6 +20,7 @@ from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ExpiredError, Named, SilentError, UnavailableError
 from dracpu_api.resources import Json, Resource, resource_version
 from dracpu_operator.api.connection import Connection
+from dracpu_operator.api.gather import gather
 from dracpu_operator.known.follow import Scope
 
 log = structlog.get_logger()
@@ -109,11 +110,11 @@ class Cluster:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, scope: Scope, since: str, *, seconds: int = _WATCH_SECONDS
+        self, scope: Scope, since: str, *, seconds: int = _WATCH_SECONDS, gathering: float = 0.0
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         """Opens a watch of what happens after a version, until the API server ends it after so many seconds; the block
-        begins when it was accepted. Raises ExpiredError when the version is too old, and SilentError when nothing
-        arrives for some time."""
+        begins when it was accepted. Events that come soon after others are late by up to `gathering` seconds. Raises
+        ExpiredError when the version is too old, and SilentError when nothing arrives for some time."""
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -130,7 +131,7 @@ class Cluster:
             async with response:
                 if response.status >= 300:
                     raise refusal(response.status, await response.read(), what, retry_after=_retry_after(response))
-                async with contextlib.aclosing(_events(response, what)) as events:
+                async with contextlib.aclosing(_events(response, what, gathering)) as events:
                     yield events
 
     async def discovers(self, resource: Resource) -> bool:
@@ -261,13 +262,15 @@ def _retry_after(response: aiohttp.ClientResponse) -> str:
     return response.headers.get("Retry-After", "")
 
 
-async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[WatchEvent, None]:
+async def _events(response: aiohttp.ClientResponse, what: str, gathering: float) -> AsyncGenerator[WatchEvent, None]:
     """The events of a watch."""
     rest = b""
     while chunk := await _read_some(response, what):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             yield read_event(line, what)
+        if gathering:
+            await gather(response, gathering)
 
 
 async def _read_some(response: aiohttp.ClientResponse, what: str) -> bytes:

@@ -31,6 +31,7 @@ class Scope:
     namespace: str = ""  # "": all namespaces
     selector: str = ""  # of labels; "": all objects
     metadata_only: bool = False
+    busy: bool = False  # events come all the time, and few of them change a decision: they may be late for a moment
 
 
 class Sink(Protocol):
@@ -59,9 +60,12 @@ class Source(Protocol):
     async def version(self, resource: Resource, *, namespace: str = "") -> int:
         """Returns the version that objects have at this moment."""
 
-    def watch(self, scope: Scope, since: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Opens a watch: the block begins when the API server has accepted it. Raises ExpiredError when the version is
-        too old, and SilentError when nothing arrives for some time."""
+    def watch(
+        self, scope: Scope, since: str, *, gathering: float = 0.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Opens a watch: the block begins when the API server has accepted it. Events that come soon after others may
+        be late by `gathering` seconds. Raises ExpiredError when the version is too old, and SilentError when nothing
+        arrives for some time."""
 
 
 async def list_all(source: Source, scope: Scope, sink: Sink) -> str:
@@ -145,7 +149,8 @@ class Follower:
         return version
 
     async def _follow(self, backoff: Backoff) -> None:
-        async with self._source.watch(self.scope, self._version) as events:
+        gathering = self._intervals.gathering if self.scope.busy else 0.0
+        async with self._source.watch(self.scope, self._version, gathering=gathering) as events:
             self.standing.accepted()
             began = _now()
             try:

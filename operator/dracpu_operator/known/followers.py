@@ -15,7 +15,7 @@ from dracpu_operator.known.tables import AgentPods, Table
 log = structlog.get_logger()
 
 # the kubelets of 15,000 nodes report at least every five minutes, with 12 KB each: the metadata are enough
-NODE_SCOPE: Final = Scope(NODES, metadata_only=True)
+NODE_SCOPE: Final = Scope(NODES, metadata_only=True, busy=True)
 CONFIG_SCOPE: Final = Scope(CONFIGS)
 CPU_NODE_SCOPE: Final = Scope(CPU_NODES)
 
@@ -41,7 +41,7 @@ def agent_followers(fleet: Fleet, source: Source, intervals: Intervals, namespac
     def follow(resource: Resource, table: Table[DaemonSet] | AgentPods) -> Follower:
         return Follower(
             source,
-            Scope(resource, namespace, AGENT_LABELS),
+            Scope(resource, namespace, AGENT_LABELS, busy=True),
             table,
             intervals,
             on_older=fleet.outdated.set,
