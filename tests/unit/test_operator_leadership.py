@@ -1,4 +1,5 @@
-"""Who leads: never two operators, whatever clocks, requests and pauses do; and always one again before long."""
+"""At most one operator leads, also when clocks differ, requests are delayed or processes pause. When the leader fails,
+another operator leads after a limited time."""
 
 import heapq
 import random

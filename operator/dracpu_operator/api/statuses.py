@@ -25,6 +25,7 @@ from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
 from dracpu_operator.decide.summary import status_of
+from dracpu_operator.decide.times import TIME_FORMAT
 from dracpu_operator.decide.up_to_date import Members
 from dracpu_operator.intervals import Intervals
 from dracpu_operator.known.fleet import Fleet
@@ -134,7 +135,7 @@ class StatusWriter:
 
 def _moment(now: datetime, intervals: Intervals) -> Moment:
     def text(seconds_ago: float) -> str:
-        return (now - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return (now - timedelta(seconds=seconds_ago)).strftime(TIME_FORMAT)
 
     return Moment(
         text(0),
