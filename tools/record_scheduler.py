@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from dra_objects import claim, device_class, slice_of
+from dra_objects import claim
 from record_errors import RecordError
-from recorded_answers import allocated, lines
+from recorded_answers import allocated, classes, lines, offered
 
 JsonObject = dict[str, Any]
 Call = Callable[..., Awaitable[JsonObject]]  # method, path, body: the document that answers
@@ -33,19 +33,20 @@ async def _ask(call: Call, node: str, question: JsonObject) -> JsonObject:
     """
     made = await call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
     await call("PUT", f"/api/v1/nodes/{node}/status", {**made, "status": {"capacity": _ROOM, "allocatable": _ROOM}})
-    classes = [device_class(name, config=config) for name, config in question["classes"].items()]
-    offered = slice_of(node, question["devices"], name=node)
-    for document in classes:
+    slices = offered(question, node)
+    for document in classes(question):
         await call("POST", f"{_DRA}/deviceclasses", document)
-    await call("POST", f"{_DRA}/resourceslices", offered)
+    for document in slices:
+        await call("POST", f"{_DRA}/resourceslices", document)
     try:
         answer: JsonObject = {}
         for number, devices in enumerate(question["claims"]):
             answer = await _decision(call, f"{node}-{number}", devices)
         return answer
     finally:
-        await call("DELETE", f"{_DRA}/resourceslices/{node}")
-        for document in classes:
+        for document in slices:
+            await call("DELETE", f"{_DRA}/resourceslices/{document['metadata']['name']}")
+        for document in classes(question):
             await call("DELETE", f"{_DRA}/deviceclasses/{document['metadata']['name']}")
         await call("DELETE", f"/api/v1/nodes/{node}")
 

@@ -24,6 +24,15 @@ def whole_cpus(quantity: str) -> int | None:
     return int(value) if value > 0 and value == value.to_integral_value() else None
 
 
+def format_binary(amount: int) -> str:
+    """A whole number with the largest binary suffix that leaves it whole: 2097152 is "2Mi"."""
+    suffixes = ["", *(f"{suffix}i" for suffix in "KMGTPE")]
+    while amount and amount % 1024 == 0 and len(suffixes) > 1:
+        amount //= 1024
+        del suffixes[0]
+    return f"{amount}{suffixes[0]}"
+
+
 def format_quantity(amount: int) -> str:
     """A whole number in the API server's own form: it stores 2000 as "2k"."""
     suffixes = ["", "k", "M", "G", "T", "P", "E"]

@@ -54,6 +54,23 @@ def test_the_canonical_text_is_that_of_kubernetes(text, canonical) -> None:
     assert Quantity.parse(text).text == canonical
 
 
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("08", "08"),
+        ("1e9", "1e9"),
+        ("5.36870912e8", "5.36870912e8"),
+        ("536870912000m", "536870912"),
+        ("3174398000", "3174398k"),
+        ("512.5Mi", "524800Ki"),
+        ("0", "0"),
+        (2**29, "536870912"),
+    ],
+)
+def test_the_api_server_keeps_texts_that_are_nearly_canonical(text, stored) -> None:
+    assert Quantity.stored(text) == stored
+
+
 def test_equal_numbers_are_equal_quantities() -> None:
     assert Quantity.parse("1Ki") == Quantity.parse("1024")
     assert len({Quantity.parse("1"), Quantity.parse("1000m")}) == 1

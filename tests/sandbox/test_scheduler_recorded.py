@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from dra_allocating import Shop
-from dra_objects import claim, device_class, slice_of
-from recorded_answers import allocated, lines
+from dra_objects import claim
+from recorded_answers import allocated, classes, lines, offered
 
 from dracpu_sandbox.scheduler.allocator import AllocationError
 
@@ -20,7 +20,6 @@ def answer(shop: Shop, number: int, devices: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", lines("scheduler"), ids=lambda case: case["what"])
 def test_a_claim_is_allocated_or_rejected_as_by_kube_scheduler(case: dict[str, Any]) -> None:
-    classes = [device_class(name, config=config) for name, config in case["classes"].items()]
-    shop = Shop(slice_of("n1", case["devices"]), classes=classes)
+    shop = Shop(*offered(case, "n1"), classes=classes(case))
     answers = [answer(shop, number, devices) for number, devices in enumerate(case["claims"])]
     assert answers[-1] == case["answer"]

@@ -49,9 +49,9 @@ def slice_of(
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
 
 
-def device_class(name: str = "dra.cpu", **spec: Any) -> JsonObject:
-    """Builds a DeviceClass that selects all devices of the driver dra.cpu."""
-    selectors = [{"cel": {"expression": 'device.driver == "dra.cpu"'}}]
+def device_class(name: str = "dra.cpu", *, driver: str = "dra.cpu", **spec: Any) -> JsonObject:
+    """Builds a DeviceClass that selects all devices of a driver."""
+    selectors = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from dra_objects import device_class, slice_of
 
 FOLDER: Final = Path(__file__).with_name("recorded")
 CRDS: Final = Path(__file__).parents[2] / "crds"
@@ -45,6 +46,22 @@ def recorded(name: str) -> list[Recorded]:
 def lines(name: str) -> list[dict[str, Any]]:
     """Returns the entries of a file of JSON lines."""
     return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()]
+
+
+def offered(question: Mapping[str, Any], node: str) -> list[dict[str, Any]]:
+    """Returns the slices of a question in scheduler.jsonl: its `devices` are of the driver dra.cpu, and those in
+    `others` of the drivers that it names."""
+    drivers = {"dra.cpu": question["devices"], **question.get("others", {})}
+    return [slice_of(node, devices, driver=driver) for driver, devices in drivers.items() if devices]
+
+
+def classes(question: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the DeviceClasses of a question; those in `drivers` select the devices of another driver than dra.cpu."""
+    drivers = question.get("drivers", {})
+    return [
+        device_class(name, driver=drivers.get(name, "dra.cpu"), config=config)
+        for name, config in question["classes"].items()
+    ]
 
 
 def allocated(allocation: Mapping[str, Any]) -> dict[str, Any]:

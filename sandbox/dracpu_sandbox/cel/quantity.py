@@ -17,6 +17,7 @@ _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.item
 _TEXT: Final = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?"
 )
+_FINEST_SCALE: Final = -9
 _FINEST: Final = Fraction(1, 10**9)  # finer numbers are rounded away from zero
 _LARGEST_EXPONENT: Final = 64  # larger exponents are mistakes, and would use much memory
 
@@ -37,6 +38,12 @@ class Quantity:
     def parse(cls, text: str | int | float) -> "Quantity":
         """Parses a text or a number; raises QuantityError."""
         return _parse(str(text))
+
+    @staticmethod
+    def stored(text: str | int | float) -> str:
+        """Renders the text that the API server stores: the canonical one, except that it keeps decimal texts that are
+        nearly canonical, such as "1e9" and "08". Raises QuantityError."""
+        return str(text) if _is_kept(str(text)) else Quantity.parse(text).text
 
     @property
     def text(self) -> str:
@@ -83,6 +90,18 @@ def _parse(text: str) -> Quantity:
     if suffix in _BINARY:
         return Quantity(_not_too_fine(number * 2 ** _BINARY[suffix]), "binary")
     return Quantity(_not_too_fine(number * Fraction(10) ** _DECIMAL[suffix]), "decimal")
+
+
+def _is_kept(text: str) -> bool:
+    """Whether the server's parser keeps the text (apimachinery's ParseQuantity)."""
+    match = _TEXT.fullmatch(text)
+    if not match or match["suffix"] in _BINARY:
+        return False  # binary texts that the parser keeps are canonical
+    whole, _, fraction = match["number"].lstrip("+-").partition(".")
+    digits = (whole.lstrip("0") or "0") + fraction
+    exponent = int(match["exponent"] or _DECIMAL[match["suffix"] or ""])
+    scale = exponent - len(fraction)
+    return scale % 3 == 0 and scale >= _FINEST_SCALE and not digits.endswith("000") and digits[0] != "0"
 
 
 def _not_too_fine(number: Fraction) -> Fraction:

@@ -43,10 +43,10 @@ def _object(schema: Schema, value: dict[str, Any], path: str, unknown: list[str]
 
 
 def _quantity(value: Any) -> Any:
-    """Returns the canonical text of a quantity; does not change plain digits, not even leading zeros."""
-    if (isinstance(value, str) and value.isdecimal()) or type(value) not in {str, int, float}:
+    """Returns the text of a quantity that the API server stores."""
+    if type(value) not in {str, int, float}:
         return value
     try:
-        return Quantity.parse(value).text
+        return Quantity.stored(value)
     except QuantityError:
         return value  # the check reports it
