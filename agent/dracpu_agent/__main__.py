@@ -36,6 +36,12 @@ def _topology(parsed: Namespace) -> None:
     print_topology(parsed)
 
 
+def _memory(parsed: Namespace) -> None:
+    from dracpu_agent.cli.memory import print_memory  # noqa: PLC0415 - see above
+
+    print_memory(parsed)
+
+
 def _plan(parsed: Namespace) -> None:
     from dracpu_agent.cli.plan import print_answers  # noqa: PLC0415 - see above
 
@@ -48,7 +54,7 @@ def _state(parsed: Namespace) -> None:
     print_state(parsed)
 
 
-_COMMANDS = {"run": _run, "topology": _topology, "plan": _plan, "state": _state}
+_COMMANDS = {"run": _run, "topology": _topology, "memory": _memory, "plan": _plan, "state": _state}
 
 if __name__ == "__main__":
     main()

@@ -56,6 +56,7 @@ from dracpu_agent.work.settling import Settling
 from dracpu_agent.work.tainting import Tainting
 from dracpu_agent.work.transactions import ClaimTransactions
 from dracpu_api import names
+from dracpu_api.cpuset import CpuSet
 from dracpu_api.serving.pages import PageServer
 from dracpu_api.watchdog import watch_process
 
@@ -68,6 +69,7 @@ class Agent:
     def __init__(self, options: RunOptions, topology: Topology, api: ApiClient) -> None:
         machine = _machine(options)
         self._options = options
+        self._cgroups = machine.cgroups
         self._damage = ""  # what was wrong with the checkpoint when the agent started
         self.node = node = NodeState(options.node_name, topology)
         self._changes = changes = Changes(node)
@@ -87,7 +89,7 @@ class Agent:
         self._delegation = Delegation(machine.cgroups, changes)
         self._cpu_manager = CpuManagerWatch(PodResources(options.kubelet_root), changes)
         claims = ApiClaimReader(api, options.node_name)
-        pinning = Pinning(node, self._learn_consumers, outcomes.pushed)
+        pinning = Pinning(node, self._learn_consumers, outcomes.pushed, self._read_cpus)
         changes.subscribe(pinning.wake)
         self._lingering = Lingering(node, machine.cgroups)
         self._transactions = ClaimTransactions(
@@ -198,6 +200,9 @@ class Agent:
             static_cpu_manager=self._cpu_manager.static,
             without_cpuset=self._delegation.lacking,
         )
+
+    async def _read_cpus(self, pod_uid: str, container_id: str) -> CpuSet | None:
+        return await in_file_thread(self._cgroups.container_cpus, pod_uid, container_id)
 
     async def _learn_consumers(self, uid: str) -> None:
         await self._transactions.learn_consumers(uid)

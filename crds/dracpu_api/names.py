@@ -1,5 +1,6 @@
 """Names that users' manifests, dashboards and other drivers rely on."""
 
+from dataclasses import dataclass
 from typing import Final
 
 DRIVER: Final = "dra.cpu"
@@ -30,16 +31,26 @@ ANNOTATION_DEVICES_CHANGED_AT: Final = f"{API_GROUP}/devices-changed-at"
 ANNOTATION_AGENT_WAS_READY: Final = f"{API_GROUP}/agent-was-ready"  # whether its agent was ready at that time
 ANNOTATION_REMOVE_AFTER: Final = f"{API_GROUP}/remove-after"  # when the CpuNode is deleted, unless the node is selected
 
-CDI_KIND: Final = "dra.k8s.io/cpu"
-CDI_ENV_PREFIX: Final = "DRA_CPUSET_"
+VARIABLES: Final = "DRA"  # the environment variables of all drivers begin with it
 
 
-def cdi_device(claim_uid: str, request: str | None) -> str:
-    """The CDI device of a claim, or of one of its requests when it has several."""
-    return f"claim-{claim_uid}" if request is None else f"claim-{claim_uid}-{request}"
+@dataclass(frozen=True, slots=True)
+class DriverNames:
+    """The names of a driver that users, the kubelet and the runtime see."""
+
+    driver: str  # at the kubelet, in slices, and in claims and their parameters
+    cdi_kind: str
+    variables: str  # the prefix of the environment variables that its CDI devices set
+
+    def cdi_device(self, claim_uid: str, request: str | None) -> str:
+        """The CDI device of a claim, or of one of its requests when it has several."""
+        name = f"{self.cdi_kind}=claim-{claim_uid}"
+        return name if request is None else f"{name}-{request}"
+
+    def variable(self, claim_uid: str, request: str | None) -> str:
+        """The environment variable of a claim, or of one of its requests when it has several."""
+        name = f"{self.variables}{claim_uid}"
+        return name if request is None else f"{name}_{request.replace('-', '_')}"
 
 
-def cdi_env(claim_uid: str, request: str | None) -> str:
-    """The environment variable from which a container learns its CPUs."""
-    name = f"{CDI_ENV_PREFIX}{claim_uid}"
-    return name if request is None else f"{name}_{request.replace('-', '_')}"
+CPUS: Final = DriverNames(DRIVER, "dra.k8s.io/cpu", "DRA_CPUSET_")

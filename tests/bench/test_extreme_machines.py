@@ -19,7 +19,8 @@ from dracpu_agent.runtime.hooks import SERVICE, Hooks
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_agent.runtime.ttrpc import Call, StatusError
 from dracpu_agent.work.pinning import Pinning
-from dracpu_api.names import cdi_env
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.names import CPUS
 from dracpu_api.settings import Mode, encode_spec
 from dracpu_sandbox.machines.description import Machine, uniform
 from dracpu_sandbox.machines.tree import directory, write_tree
@@ -45,6 +46,11 @@ async def reads_no_claim(_: str) -> None:
     """Stands for reading a claim again, which no container here needs."""
 
 
+async def reads_no_cgroup(_pod_uid: str, _container_id: str) -> CpuSet | None:
+    """Stands for reading a cgroup, which no start here needs."""
+    return None
+
+
 class Node:
     """A node in individual mode, and the agent's end of NRI."""
 
@@ -52,7 +58,7 @@ class Node:
         self.state = NodeState(NODE, machine(sockets=2, cores=cpus // 4))
         self.state.configure(spec(mode=Mode.INDIVIDUAL))
         self.state.containers.connected(runtime)
-        pinning = Pinning(self.state, reads_no_claim, lambda _: None)
+        pinning = Pinning(self.state, reads_no_claim, lambda _: None, reads_no_cgroup)
         self._hooks = Hooks(pinning, pinning.synchronized)
 
     async def call(self, title: str, method: str, message: Message) -> None:
@@ -92,15 +98,15 @@ async def test_time_of_hooks(cpus: int, containers: int, runtime: RuntimeInfo) -
     odd = range(3, cpus, 2)
     *held, last = [odd[at : at + DEVICES_PER_CLAIM] for at in range(0, len(odd), DEVICES_PER_CLAIM)]
     for number, ids in enumerate(held):
-        node.state.grant(request(number, *(whole(cpu) for cpu in ids)))
+        node.state.claims.grant(request(number, *(whole(cpu) for cpu in ids)))
     shared = [container(f"{number}") for number in range(containers)]
     await node.call("Synchronize, no container has a cpuset", "Synchronize", nri.SynchronizeRequest(containers=shared))
     node.step("pushes that follow", node.push_all)
 
     number = len(held)
-    node.step("grant", lambda: node.state.grant(request(number, *(whole(cpu) for cpu in last), pods=["p"])))
+    node.step("grant", lambda: node.state.claims.grant(request(number, *(whole(cpu) for cpu in last), pods=["p"])))
     pinned = container("pinned", cdi(number))
-    pinned.env.append(f"{cdi_env(uid(number), None)}={node.state.claims[uid(number)].cpus}")
+    pinned.env.append(f"{CPUS.variable(uid(number), None)}={node.state.claims[uid(number)].cpus}")
     create = nri.CreateContainerRequest(container=pinned, pod=nri.PodSandbox(uid="p", namespace="default"))
     stop = nri.StopContainerRequest(container=pinned)
     await node.call("CreateContainer with the claim", "CreateContainer", create)
@@ -110,7 +116,7 @@ async def test_time_of_hooks(cpus: int, containers: int, runtime: RuntimeInfo) -
     new = nri.CreateContainerRequest(container=container("new"))
     await node.call("CreateContainer without a claim", "CreateContainer", new)
     await node.call("StopContainer with the claim", "StopContainer", stop)
-    node.step("release", lambda: node.state.release(uid(number)))
+    node.step("release", lambda: node.state.claims.release(uid(number)))
     node.step("pushes that follow", node.push_all)
 
 

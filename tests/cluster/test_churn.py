@@ -33,6 +33,7 @@ SECONDS: Final = 170  # a wave that has begun is completed
 WAVES: Final = 60
 PACE: Final = 5.0  # seconds from the start of one wave to the start of the next
 KILL_EVERY: Final = 12  # waves
+AT_REST_SECONDS: Final = 480  # emulated nodes carry out what has piled up, after the last wave
 
 Task = Callable[[], object]
 
@@ -118,7 +119,7 @@ def test_claims_are_exclusive_at_every_moment_of_churn(
         samplers = [stack.enter_context(sampled(node)) for node in cluster.nodes]
         try:
             churn.run(plan(SEED, names, WAVES, KILL_EVERY))
-            running = eventually(at_rest, within=240)
+            running = eventually(at_rest, within=AT_REST_SECONDS)
         finally:
             verdicts = {sampler.node.name: sampler.verdict() for sampler in samplers}
             with capsys.disabled():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from harness.cluster import Cluster
 from harness.release import CHART, PROJECT
+from harness.waiting import eventually
 from harness.workspace import Workspace
 from lab.images import BUSYBOX_IMAGE
 from transcript import comparable, steps
@@ -22,6 +23,7 @@ def console(editable: Cluster, workspace: Workspace, tmp_path: Path) -> Iterator
     """A shell after the installation. Its node has the example's image, and the example can run only on this node."""
     editable.node.sh(f"ctr --namespace k8s.io images tag --force {BUSYBOX_IMAGE} docker.io/library/busybox:1.37")
     editable.configure()
+    eventually(lambda: assert_no_cpu_is_held(editable), within=120)
     lab, kubeconfig = editable.lab, tmp_path / "kubeconfig"
     kubeconfig.write_bytes(lab.paths.kubeconfig.read_bytes())
     lab.script(f"kubectl config set-context --current --namespace={workspace.namespace}", PROJECT, kubeconfig)
@@ -29,6 +31,12 @@ def console(editable: Cluster, workspace: Workspace, tmp_path: Path) -> Iterator
     editable.kubectl.run("cordon", *others)
     yield lambda command: lab.script(command, PROJECT, kubeconfig)
     editable.kubectl.run("uncordon", *others)
+
+
+def assert_no_cpu_is_held(cluster: Cluster) -> None:
+    """Asserts that the status does not count claims of an earlier test any more: agents report them some seconds later,
+    and the README shows its sums."""
+    assert cluster.config()["status"]["cpus"]["exclusive"] == 0
 
 
 def test_the_session_prints_the_text_of_the_readme(console: Callable[[str], str]) -> None:

@@ -9,8 +9,8 @@ from dra_objects import claim_spec
 from dra_objects import request as device_request
 
 from dracpu_agent.claims.checkpoint import Checkpoint
+from dracpu_agent.claims.cpu_asks import CpuRequest, read_cpu_request
 from dracpu_agent.claims.grant import ClaimRef
-from dracpu_agent.claims.request import ClaimRequest, read_request
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
@@ -111,9 +111,9 @@ def ref(number: int) -> ClaimRef:
     return ClaimRef("default", f"claim-{number}", uid(number))
 
 
-def request(number: int, *results: Mapping[str, Any], pods: Sequence[str] = ()) -> ClaimRequest:
+def request(number: int, *results: Mapping[str, Any], pods: Sequence[str] = ()) -> CpuRequest:
     """Returns what the agent reads from claim `number` with these allocation results."""
-    return read_request(ref(number), claim_object(number, results, pods=pods), NODE)
+    return read_cpu_request(ref(number), claim_object(number, results, pods=pods), NODE)
 
 
 def container(name: str, *cdi_devices: str, env: Sequence[str] = (), pod: str = "", cpus: CpuSet = EMPTY) -> Container:

@@ -57,7 +57,7 @@ class RecordingHandler:
         self.calls.append(("created", container_id))
         self.on_notice(container_id)
 
-    def start(self, container: Container) -> None:
+    async def start(self, container: Container) -> None:
         self.calls.append(("start", container.id))
         self.on_start(container)
 

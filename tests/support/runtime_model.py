@@ -6,40 +6,22 @@ pushes be sent, applied and answered, and fails what can fail; in between it loo
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from nodes import NODE, machine, request, revived, share, spec, uid
+from runtime_generations import Generation
 
 from dracpu_agent.claims import checkpoint
+from dracpu_agent.claims.holding import Granted
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.errors import ClaimError, PlacementError
-from dracpu_agent.node import Granted, NodeState
-from dracpu_agent.placement.container import ContainerUpdate, RuntimeInfo
+from dracpu_agent.node import NodeState
+from dracpu_agent.placement import container as placed
+from dracpu_agent.placement.container import ContainerUpdate
 from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.proto import nri_pb2 as nri
-from dracpu_agent.runtime.versions import runtime_info
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.node.containerd import Containerd, Hook, HookError, Moment, Report, Steps
 from dracpu_sandbox.node.containers import Container, PodSandbox
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A generation of runtimes, by what matters to the agent."""
-
-    info: RuntimeInfo
-    reports_failed_creations: bool = True
-
-    def __repr__(self) -> str:
-        return f"{self.info.name} {self.info.version}"
-
-
-GENERATIONS: Final = (
-    Generation(runtime_info("containerd", "v2.4.2", "v0.12.3")),
-    Generation(runtime_info("containerd", "v2.3.0", "v0.12.0")),
-    Generation(runtime_info("containerd", "v1.7.25", "")),
-    Generation(runtime_info("cri-o", "1.34.0", ""), reports_failed_creations=False),
-)
 
 
 @dataclass
@@ -83,6 +65,7 @@ class ModelNode:
         self._granted: dict[str, Granted] = {}
         self.refused_by_others: set[str] = set()  # containers that another plugin will refuse to create
         self.refusals: list[str] = []  # why the agent has refused containers
+        self.needless: list[str] = []  # containers that were not started although their cgroups were right
         self.update_failed = False  # the runtime has failed to apply an update of another container
         self._list_again = False  # the agent connects anew, as the list may not be complete
         self.replies_at_rest = 2  # to repeat what has failed; more where a reply has no room for all updates
@@ -147,7 +130,7 @@ class ModelNode:
         """The first half of Prepare: the claim is granted, its answer waits."""
         pods = [f"pod-{uid(number)}"]
         try:
-            granted = self.state.grant(request(number, share(device, amount), pods=pods))
+            granted = self.state.claims.grant(request(number, share(device, amount), pods=pods))
         except ClaimError:
             return
         self.waiting[uid(number)] = granted.claim
@@ -156,7 +139,7 @@ class ModelNode:
     def undo(self, claim_uid: str) -> None:
         """A later step of Prepare has failed."""
         del self.waiting[claim_uid]
-        self.state.undo(self._granted.pop(claim_uid))
+        self.state.claims.undo(self._granted.pop(claim_uid))
 
     def may_answer(self, claim_uid: str) -> bool:
         claim = self.waiting[claim_uid]
@@ -170,7 +153,7 @@ class ModelNode:
     def unprepare(self, claim_uid: str) -> None:
         self.answered.pop(claim_uid, None)
         self.waiting.pop(claim_uid, None)
-        self.state.release(claim_uid)
+        self.state.claims.release(claim_uid)
 
     def in_a_call(self, claim_uid: str) -> bool:
         """The kubelet unprepares no claim during its calls about containers of it."""
@@ -180,8 +163,9 @@ class ModelNode:
         made = Container(name, PodSandbox(name, uid=name), name)
         if claim_uid is not None:
             pod = PodSandbox(f"pod-{claim_uid}", uid=f"pod-{claim_uid}")
-            ((device, variable, cpus),) = self.answered[claim_uid].cdi_devices()
-            made = Container(name, pod, name, (f"{variable}={cpus}",), (f"dra.k8s.io/cpu={device}",))
+            (device,) = self.answered[claim_uid].cdi_devices()
+            ((variable, cpus),) = device.variables
+            made = Container(name, pod, name, (f"{variable}={cpus}",), (device.name,))
         self._begin(self.containerd.create(made), made)
 
     def start(self, name: str) -> None:
@@ -287,7 +271,7 @@ class ModelNode:
                     containers.created(message.id)
                 case nri.START_CONTAINER:
                     containers.created(message.id)
-                    containers.check_start(message)
+                    self._check_start(message, CpuSet.parse(step.container.cgroup_cpus or ""))
                 case nri.POST_START_CONTAINER:
                     containers.started(message)
                 case nri.UPDATE_CONTAINER:
@@ -302,6 +286,27 @@ class ModelNode:
             self.refusals.append(str(error))
             raise HookError(str(error)) from error
         return ""
+
+    def _check_start(self, message: placed.Container, in_force: CpuSet) -> None:
+        """As the agent's StartContainer hook does; a machine's cgroups may be unreadable."""
+        containers = self.state.containers
+        doubt = containers.begin_start(message)
+        if doubt and in_force and self.generation.cgroups_readable:
+            containers.resolve(doubt, in_force)
+        try:
+            containers.check_start(message)
+        except PlacementError:
+            container = self.containerd.containers[message.id]
+            if self.generation.cgroups_readable and in_force and self._starts_right(container, in_force):
+                self.needless.append(message.id)
+            raise
+
+    def _starts_right(self, container: Container, cpus: CpuSet) -> bool:
+        own = claim_of(container)
+        if own:
+            return cpus == own
+        others = [*self.containerd.containers.values(), *(known.container for known in self.procedures)]
+        return all(claim_of(known).isdisjoint(cpus) for known in others if known.state != nri.CONTAINER_STOPPED)
 
     def _reports_end(self, container: Container) -> bool:
         return container.stored or self.generation.reports_failed_creations

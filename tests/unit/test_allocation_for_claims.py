@@ -7,7 +7,7 @@ from machine_answers import topology_of
 from nodes import NODE, claim_object, node, ref, share, whole
 
 from dracpu_agent.allocation.errors import CpusetInUseError, NotEnoughCoresError
-from dracpu_agent.claims.request import ClaimRequest, read_request
+from dracpu_agent.claims.cpu_asks import CpuRequest, read_cpu_request
 from dracpu_agent.node import NodeState
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
@@ -18,15 +18,15 @@ MACHINE = "cpudevmachine"
 EPYC_TOPOLOGY: Topology = topology_of(EPYC)  # 4 NUMA nodes of 2 L3 groups of 4 cores; CPU n and n+32 are one core
 
 
-def claim(number: int, *results: dict[str, Any], **parameters: object) -> ClaimRequest:
+def claim(number: int, *results: dict[str, Any], **parameters: object) -> CpuRequest:
     """A claim whose parameters apply to all its requests."""
     opaque = {"apiVersion": "dra.cpu/v1alpha1", "kind": "CpuClaimParameters", **parameters}
     config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": "dra.cpu", "parameters": opaque}}]
-    return read_request(ref(number), claim_object(number, results, config if parameters else ()), NODE)
+    return read_cpu_request(ref(number), claim_object(number, results, config if parameters else ()), NODE)
 
 
-def cpus(state: NodeState, request: ClaimRequest) -> str:
-    return str(state.grant(request).claim.cpus)
+def cpus(state: NodeState, request: CpuRequest) -> str:
+    return str(state.claims.grant(request).claim.cpus)
 
 
 def test_a_claim_without_a_cpuset_is_packed_in_the_machine_device():
@@ -39,13 +39,13 @@ def test_a_claim_with_a_cpuset_gets_exactly_these_cpus_of_the_machine_device():
     state = node(EPYC_TOPOLOGY, group_by=GroupBy.MACHINE, reserved="0,32")
     assert cpus(state, claim(1, share(MACHINE, 3), cpuset="7,24,63")) == "7,24,63"
     with pytest.raises(CpusetInUseError, match="24 of the cpuset 23-24 is in use by"):
-        state.grant(claim(2, share(MACHINE, 2), cpuset="23-24"))
+        state.claims.grant(claim(2, share(MACHINE, 2), cpuset="23-24"))
 
 
 def test_a_claims_strategy_overrides_the_nodes():
     state = node(EPYC_TOPOLOGY)
-    packed = state.grant(claim(1, share("cpudevnuma001", 10))).claim.cpus
-    spread = state.grant(claim(2, share("cpudevnuma002", 10), strategy="distributed")).claim.cpus
+    packed = state.claims.grant(claim(1, share("cpudevnuma001", 10))).claim.cpus
+    spread = state.claims.grant(claim(2, share("cpudevnuma002", 10), strategy="distributed")).claim.cpus
     parts = [[len(found & l3) for l3 in EPYC_TOPOLOGY.l3_groups.values() if found & l3] for found in (packed, spread)]
     assert parts == [[8, 2], [5, 5]]
 
@@ -54,7 +54,7 @@ def test_a_claims_full_cores_override_the_nodes():
     state = node(EPYC_TOPOLOGY)
     assert cpus(state, claim(1, share("cpudevnuma001", 1))) == "8"
     with pytest.raises(NotEnoughCoresError, match="15 CPUs in whole cores requested; whole free cores: 7 with 2 CPUs"):
-        state.grant(claim(2, share("cpudevnuma001", 15), fullCores=True))
+        state.claims.grant(claim(2, share("cpudevnuma001", 15), fullCores=True))
     assert cpus(state, claim(3, share("cpudevnuma001", 2), fullCores=True)) == "9,41"
 
 
@@ -75,7 +75,7 @@ def test_whole_cores_have_no_effect_in_individual_mode():
 
 def test_a_second_claim_uses_up_the_l3_group_of_the_first():
     state = node(EPYC_TOPOLOGY)
-    first, second = (state.grant(claim(number, share("cpudevnuma001", 4))).claim.cpus for number in (1, 2))
+    first, second = (state.claims.grant(claim(number, share("cpudevnuma001", 4))).claim.cpus for number in (1, 2))
     assert (first | second) == EPYC_TOPOLOGY.l3_groups[2]
     assert first.isdisjoint(second)
     assert first == CpuSet.parse("8-9,40-41")

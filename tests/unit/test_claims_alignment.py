@@ -8,7 +8,8 @@ import pytest
 from nodes import NODE, claim_object, machine, node, outstanding, ref, request, share, spec, uid
 
 from dracpu_agent.claims.alignment import Alignment, Neighbour, alignments_of, matched, roots_of
-from dracpu_agent.claims.request import read_request
+from dracpu_agent.claims.cpu_asks import read_cpu_request
+from dracpu_agent.claims.cpu_asks import with_roots as close_to_roots
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import Allocation, GroupBy, Mode
@@ -138,11 +139,11 @@ def test_devices_with_unknown_roots_are_ignored():
 
 
 def granted(state: Any, wanted: Any) -> str:
-    return str(state.grant(wanted).claim.cpus)
+    return str(state.claims.grant(wanted).claim.cpus)
 
 
 def request_close_to(root: str, amount: int, number: int = 1) -> Any:
-    return request(number, share(MACHINE, amount, "cpus")).with_roots({"cpus": frozenset({root})})
+    return close_to_roots(request(number, share(MACHINE, amount, "cpus")), {"cpus": frozenset({root})})
 
 
 def test_cpus_close_to_the_matched_root_are_preferred():
@@ -164,8 +165,8 @@ def test_a_cpuset_takes_precedence_over_closeness():
     state = node(topology=TWO_ROOTS, group_by=GroupBy.MACHINE)
     parameters = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "2-3"}}
     config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": "dra.cpu", "parameters": parameters}}]
-    asked = read_request(ref(1), claim_object(1, [CPUS], config), NODE)
-    assert granted(state, asked.with_roots({"cpus": frozenset({"pci0000:80"})})) == "2-3"
+    asked = read_cpu_request(ref(1), claim_object(1, [CPUS], config), NODE)
+    assert granted(state, close_to_roots(asked, {"cpus": frozenset({"pci0000:80"})})) == "2-3"
 
 
 def test_an_earmark_takes_precedence_over_closeness():

@@ -38,7 +38,7 @@ def test_a_claim_is_released_on_the_second_finding_in_a_row_and_never_while_it_i
 async def test_the_auditor_releases_only_claims_that_the_second_finding_confirms():
     state = node()
     for number in (1, 2, 3):
-        state.grant(request(number, share(NUMA1, 1)))
+        state.claims.grant(request(number, share(NUMA1, 1)))
     state.containers.create(container("c", f"claim-{uid(3)}"))
     there = {uid(1): claim_object(1, [share(NUMA1, 1)])}
     released = []
@@ -49,7 +49,7 @@ async def test_the_auditor_releases_only_claims_that_the_second_finding_confirms
 
     async def release_if_gone(ref):
         await asyncio.sleep(0)
-        state.release(ref.uid)
+        state.claims.release(ref.uid)
         return Finding.GONE
 
     auditor = Auditor(state, read, release_if_gone, lambda claim, reason: released.append((claim.ref.uid, reason)))
@@ -63,7 +63,7 @@ async def test_the_auditor_releases_only_claims_that_the_second_finding_confirms
 async def test_a_claim_that_cannot_be_released_does_not_prevent_the_release_of_others():
     state = node()
     for number in (1, 2):
-        state.grant(request(number, share(NUMA1, 1)))
+        state.claims.grant(request(number, share(NUMA1, 1)))
     released = []
 
     async def read(_ref, _seconds):
@@ -99,7 +99,7 @@ async def test_a_frozen_claim_is_not_audited():
 
 async def test_without_the_runtime_nothing_is_audited():
     state = node()
-    state.grant(request(1, share(NUMA1, 1)))
+    state.claims.grant(request(1, share(NUMA1, 1)))
     state.containers.disconnected()
 
     async def read(_ref, _seconds):

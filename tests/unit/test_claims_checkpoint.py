@@ -77,7 +77,7 @@ def newer(draw: st.DrawFn) -> tuple[bytes, dict[str, bytes], dict[str, CpuSet], 
         for number in range(1, draw(st.integers(1, 4)) + 1):
             parts = draw(st.lists(st.sampled_from(DEVICES), min_size=1, max_size=2))
             results = [share(device, 1, f"part-{index}", index) for index, device in enumerate(parts)]
-            cdi.write(state.grant(request(number, *results, pods=["pod"])).claim)
+            cdi.write(state.claims.grant(request(number, *results, pods=["pod"])).claim)
         files = {number: path.read_bytes() for number, path in by_uid(Path(directory)).items()}
     held = {number: claim.cpus for number, claim in state.claims.items()}
     changes = {number: draw(st.none() | st.sampled_from(CHANGES)) for number in held}
@@ -146,13 +146,13 @@ def test_no_claim_of_a_newer_checkpoint_is_lost_and_none_of_its_cpus_is_given_aw
     state.containers.synchronize([])
     for number in range(10, 36):  # more than fit
         try:
-            cpus = state.grant(request(number, share(DEVICES[number % 2], 1))).claim.cpus
+            cpus = state.claims.grant(request(number, share(DEVICES[number % 2], 1))).claim.cpus
         except ClaimError:
             continue
         assert cpus.isdisjoint(union(held.values()))
 
     for number in held:
-        assert state.release(number)
+        assert state.claims.release(number)
     assert state.division.exclusive.isdisjoint(union(held.values()))
     assert not frozen & {record.get("uid") for record in body_of(encode(state.checkpoint()))["claims"]}
 
@@ -211,7 +211,7 @@ def test_any_content_of_a_cdi_file_gives_a_claim(content):
 @pytest.mark.parametrize("entry", [7, "text", [], {}, {"uid": ""}, {"uid": 3, "cpus": "2-3"}])
 def test_an_entry_that_names_no_claim_is_kept_as_it_is(entry):
     state = node()
-    state.grant(request(1, share(DEVICES[1], 2)))
+    state.claims.grant(request(1, share(DEVICES[1], 2)))
     data = rewritten(encode(state.checkpoint()), lambda body: body["claims"].append(entry))
     assert entry in body_of(encode(decode(data)))["claims"]
     assert [claim.ref.uid for claim in decode(data).claims if not claim.frozen] == [uid(1)]
@@ -219,7 +219,7 @@ def test_an_entry_that_names_no_claim_is_kept_as_it_is(entry):
 
 def test_another_entry_of_a_known_claim_is_kept_beside_it():
     state = node()
-    state.grant(request(1, share(DEVICES[1], 2)))
+    state.claims.grant(request(1, share(DEVICES[1], 2)))
     memory = {"driver": "dra.memory", "uid": uid(1), "grants": [{"kind": "memory", "bytes": 4096}]}
     data = rewritten(encode(state.checkpoint()), lambda body: body["claims"].insert(0, memory))
     decoded = decode(data)

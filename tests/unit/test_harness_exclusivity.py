@@ -203,6 +203,60 @@ def test_violations_are_excused_until_the_next_agent_has_repaired_the_node(log: 
     assert verdict.longest(Kind.OVERLAP) == (15, 14)
 
 
+@pytest.fixture
+def absence(log: Log) -> Log:
+    """No agent runs from 10 to 24, with its repairs to 25; a container is being started meanwhile."""
+    log.state(10, "agent", "", running=False)
+    log.found(12, "young")
+    log.state(12, "young", "", allowed="", running=False)
+    log.state(20, "agent", "4-7")
+    return log
+
+
+YOUNG = Fault(Kind.OVERLAP, "pod-young/young (young)", OVERLAP.other)
+
+
+def test_a_container_that_was_being_started_when_the_agent_came_back_is_moved_within_a_second(absence: Log) -> None:
+    absence.state(30, "young", "2-7")
+    absence.state(30.6, "young", "4-7")
+    verdict = absence.verdict(synchronized=(5, 24))
+    assert spans(verdict) == []
+    assert [(item.fault, item.span) for item in verdict.excused] == [(YOUNG, Span(30, 30.6))]
+
+
+def test_a_container_that_was_being_started_when_the_agent_came_back_overlaps_after_a_second(absence: Log) -> None:
+    absence.state(30, "young", "2-7")
+    absence.state(33, "young", "4-7")
+    assert spans(absence.verdict(synchronized=(5, 24))) == [(YOUNG, (31, 33), "2-3")]
+
+
+def test_only_the_container_itself_is_excused_while_it_is_moved(absence: Log) -> None:
+    absence.state(30, "young", "4-7")
+    absence.state(30.2, "shared", "2-7")
+    absence.state(30.6, "shared", "4-7")
+    assert spans(absence.verdict(synchronized=(5, 24))) == [(OVERLAP, (30.2, 30.6), "2-3")]
+
+
+def test_a_container_whose_start_begins_after_the_agent_came_back_is_not_excused(absence: Log) -> None:
+    absence.found(26, "late")
+    absence.state(26, "late", "2-7")
+    absence.gone(27, "late")
+    fault = Fault(Kind.OVERLAP, "pod-late/late (late)", OVERLAP.other)
+    assert spans(absence.verdict(synchronized=(5, 24))) == [(fault, (26, 27), "2-3")]
+
+
+def test_a_claims_container_that_was_being_started_when_the_agent_came_back_is_not_excused(absence: Log) -> None:
+    absence.prepared(13, OTHER, f"DRA_CPUSET_{OTHER}=7")
+    absence.found(13, "pinned", f"DRA_CPUSET_{OTHER}=7")
+    absence.state(13, "pinned", "", allowed="", running=False)
+    absence.state(13, "shared", "4-6")
+    absence.state(20, "agent", "4-6")
+    absence.state(30, "pinned", "4-7")
+    absence.state(30.5, "pinned", "7")
+    faults = [(fault.kind, span) for fault, span, _ in spans(absence.verdict(synchronized=(5, 24)))]
+    assert faults == [(Kind.ASTRAY, (30, 30.5))]
+
+
 def test_an_agent_that_never_answers_synchronize_excuses_the_rest(log: Log) -> None:
     log.gone(10, "agent")
     log.state(11, "shared", "2-7")

@@ -92,6 +92,33 @@ def test_a_cgroup_to_which_cpuset_is_not_delegated_is_recognized(tmp_path: Path)
     assert CgroupTree(tmp_path).without_cpuset() == ""
 
 
+def tree_above(root: Path, place: str) -> CgroupTree:
+    """A tree with all cgroups above this one."""
+    write_cgroup(root)
+    for parent in reversed(Path(place).parents[:-1]):
+        write_cgroup(root / parent, "0-7")
+    return CgroupTree(root)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "kubepods/pod1-a/c1",
+        "kubepods/burstable/pod1-a/c1",
+        "kubepods.slice/kubepods-pod1_a.slice/cri-containerd-c1.scope",
+        "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_a.slice/crio-c1.scope",
+    ],
+)
+def test_the_cpus_of_a_container_are_those_of_its_cgroup(tmp_path: Path, place: str) -> None:
+    tree = tree_above(tmp_path, place)
+    assert tree.container_cpus("1-a", "c1") is None
+    write_cgroup(tmp_path / place, "0-7")
+    assert tree.container_cpus("1-a", "c1") == CpuSet.parse("0-7")
+    write_cgroup(tmp_path / place, "2", limit="2-3")  # CPU 3 is offline, and may come back
+    assert tree.container_cpus("1-a", "c1") == CpuSet.parse("2-3")
+    assert tree.container_cpus("1-a", "c2") is None
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -104,10 +131,7 @@ def test_a_cgroup_to_which_cpuset_is_not_delegated_is_recognized(tmp_path: Path)
     ],
 )
 def test_a_pod_runs_while_its_cgroup_has_processes(tmp_path: Path, place: str) -> None:
-    write_cgroup(tmp_path)
-    for parent in reversed(Path(place).parents[:-1]):
-        write_cgroup(tmp_path / parent)
-    tree = CgroupTree(tmp_path)
+    tree = tree_above(tmp_path, place)
     assert tree.running(frozenset(["1-a", "2-b"])) == set()
     write_cgroup(tmp_path / place)
     assert tree.running(frozenset(["1-a", "2-b"])) == {"1-a"}

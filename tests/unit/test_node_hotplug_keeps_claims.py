@@ -65,7 +65,7 @@ class Plugging(RuleBasedStateMachine):
         chosen = offered[device % len(offered)]
         result = share(chosen.name, amount) if chosen.capacity else whole(chosen.cpus.lowest)
         try:
-            self.promised[uid(number)] = self.state.grant(request(number, result)).claim.cpus
+            self.promised[uid(number)] = self.state.claims.grant(request(number, result)).claim.cpus
         except ClaimError:
             return
         self.push()
@@ -73,7 +73,7 @@ class Plugging(RuleBasedStateMachine):
     @rule(number=CLAIMS)
     def prepare_again(self, number):
         if uid(number) in self.promised:
-            granted = self.state.grant_held(uid(number))
+            granted = self.state.claims.grant_held(uid(number))
             assert granted is not None
             assert (granted.fresh, granted.claim.cpus) == (False, self.promised[uid(number)])
 
@@ -83,7 +83,7 @@ class Plugging(RuleBasedStateMachine):
             if containers_end and cdi_of(known) == [f"claim-{uid(number)}"]:
                 self.stop(name)
         self.promised.pop(uid(number), None)
-        self.state.release(uid(number))
+        self.state.claims.release(uid(number))
         self.push()
 
     @rule(mode=st.sampled_from(Mode), group_by=st.sampled_from(GroupBy), reserved=st.sampled_from(["", "0-1", "4,6"]))
@@ -190,12 +190,12 @@ class Plugging(RuleBasedStateMachine):
                 continue
             if device.capacity is None:
                 if not self.consumed(device.name):
-                    trial.grant(request(number, whole(device.cpus.lowest)))
+                    trial.claims.grant(request(number, whole(device.cpus.lowest)))
                 continue
             left = device.capacity.value - self.consumed(device.name)
             unit = device.capacity.policy.default if whole_cores else 1
             if left >= unit:
-                trial.grant(request(number, share(device.name, left // unit * unit)))
+                trial.claims.grant(request(number, share(device.name, left // unit * unit)))
 
 
 def cdi_of(known: Container) -> list[str]:

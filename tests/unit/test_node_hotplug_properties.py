@@ -28,7 +28,7 @@ def restarted(state: NodeState) -> NodeState:
 
 
 def shown(state: NodeState) -> tuple[CpuSet, tuple[Device, ...]]:
-    return state.reserved & state.topology.online, state.devices()
+    return state.cpus.reserved & state.topology.online, state.devices()
 
 
 class Plugging(RuleBasedStateMachine):
@@ -76,7 +76,7 @@ class Plugging(RuleBasedStateMachine):
         device, amount = result
         asked = whole(8) if device == "cpudev008" else share(device, amount)
         try:
-            claim = self.state.grant(request(number, asked)).claim
+            claim = self.state.claims.grant(request(number, asked)).claim
         except ClaimError:
             return
         self.promised[uid(number)] = claim.cpus
@@ -84,7 +84,7 @@ class Plugging(RuleBasedStateMachine):
     @rule(number=CLAIMS)
     def unprepare(self, number):
         self.promised.pop(uid(number), None)
-        self.state.release(uid(number))
+        self.state.claims.release(uid(number))
 
     @precondition(lambda self: self.state.spec is not None)
     @rule()
@@ -111,7 +111,7 @@ class Plugging(RuleBasedStateMachine):
     @invariant()
     def the_withheld_core_is_not_held(self):
         now = self.state.spec
-        withheld = self.state.reserved - (now.settings.reserved_cpus if now else EMPTY)
+        withheld = self.state.cpus.reserved - (now.settings.reserved_cpus if now else EMPTY)
         assert withheld.isdisjoint(self.state.division.exclusive)
 
     @invariant()

@@ -23,14 +23,14 @@ def crowded(runtime: RuntimeInfo = SAFE_RUNTIME):
     1,000 containers."""
     state = node(machine(sockets=2, cores=512), runtime)
     odd = CpuSet(range(3, 2048, 2))
-    state.grant(request(1, share("cpudevnuma000", 1)))
+    state.claims.grant(request(1, share("cpudevnuma000", 1)))
     state.replug(replace(state.topology, cpus=tuple(cpu for cpu in state.topology.cpus if cpu.id not in odd)))
     shared = state.division.shared
     listed = [container(f"{number:064d}", cpus=shared) for number in range(CONTAINERS)]
     state.containers.synchronize(listed)
     state.containers.allow_pushes()
     push_all(state)
-    state.grant(request(2, share("cpudevnuma001", 4)))
+    state.claims.grant(request(2, share("cpudevnuma001", 4)))
     return state
 
 
@@ -99,13 +99,13 @@ def test_the_reply_to_a_synchronization_has_as_many_updates_as_fit():
 def test_containers_that_must_leave_the_claims_cpus_come_first(monkeypatch):
     state = node(runtime=NO_PUSHES)
     for number in (1, 2):
-        state.grant(request(number, share("cpudevnuma001", 2)))
+        state.claims.grant(request(number, share("cpudevnuma001", 2)))
     running(state, container("grows"))
-    state.release(uid(2))
+    state.claims.release(uid(2))
     monkeypatch.setattr(reply, "ROOM", 0)
     running(state, container("must leave"))
-    state.grant(request(2, share("cpudevnuma001", 2)))
-    state.release(uid(1))
+    state.claims.grant(request(2, share("cpudevnuma001", 2)))
+    state.claims.release(uid(1))
     monkeypatch.setattr(reply, "ROOM", 80)
     placement = state.containers.create(PINNED)
     assert [update.container_id for update in placement.updates] == ["must leave"]

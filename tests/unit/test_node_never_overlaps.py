@@ -50,7 +50,7 @@ class Node(RuleBasedStateMachine):
 
     def prepared(self, number: int, *results) -> None:
         try:
-            claim = self.state.grant(request(number, *results)).claim
+            claim = self.state.claims.grant(request(number, *results)).claim
         except ClaimError:
             return
         if self.under_way is not None and not self.under_way.cpus.isdisjoint(claim.cpus):
@@ -70,15 +70,15 @@ class Node(RuleBasedStateMachine):
         if uid(number) in self.state.claims:
             return
         try:
-            granted = self.state.grant(request(number, share("cpudevmachine", 2)))
+            granted = self.state.claims.grant(request(number, share("cpudevmachine", 2)))
         except ClaimError:
             return
-        self.state.undo(granted)
+        self.state.claims.undo(granted)
 
     @rule(number=CLAIMS)
     def unprepare(self, number):
         self.promised.pop(uid(number), None)
-        self.state.release(uid(number))
+        self.state.claims.release(uid(number))
 
     @rule(
         mode=st.sampled_from(Mode),

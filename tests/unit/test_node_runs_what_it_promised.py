@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 from nodes import uid
-from runtime_model import GENERATIONS, Generation, ModelNode
+from runtime_generations import GENERATIONS, Generation
+from runtime_model import ModelNode
 
 from dracpu_agent.placement import reply
 
@@ -62,6 +63,7 @@ class History:
         self.node.rest()
         self.check()
         assert self.node.phantoms() == []
+        assert self.node.needless == []
         if self.calm:
             assert self.node.refusals == []
         self.excused = False

@@ -20,7 +20,7 @@ from nodes import (
 )
 
 from dracpu_agent.claims import checkpoint
-from dracpu_agent.claims.request import read_request
+from dracpu_agent.claims.cpu_asks import read_cpu_request
 from dracpu_agent.devices.device import Taint
 from dracpu_agent.errors import ClaimError, SettingsRefusedError
 from dracpu_agent.node import NodeState
@@ -43,7 +43,7 @@ def restarted(state):
 def test_former_devices_stay_closed_to_new_claims_until_the_node_has_settled():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
-    assert state.settling
+    assert state.cpus.settling
     assert offered(state) == {NUMA0: 2, NUMA1: 4}
     assert {device.taints for device in state.devices()} == {(Taint("dra.cpu/settling"),)}
     state.settled()
@@ -55,7 +55,7 @@ def test_a_restarted_agent_goes_on_settling():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
     again = restarted(state)
-    assert again.settling
+    assert again.cpus.settling
     assert again.devices() == state.devices()
 
 
@@ -65,7 +65,7 @@ def test_a_restarted_agent_whose_machine_has_changed_meanwhile_does_not_settle()
     smaller = NodeState(NODE, machine())
     with pytest.raises(SettingsRefusedError, match="CPU 12"):
         smaller.resume(state.checkpoint())
-    assert not smaller.settling
+    assert not smaller.cpus.settling
     assert smaller.devices() == ()
 
 
@@ -73,7 +73,7 @@ def test_a_node_whose_change_is_taken_back_does_not_settle():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
     state.configure(spec(settle_seconds=10))
-    assert not state.settling
+    assert not state.cpus.settling
     assert {device.taints for device in state.devices()} == {()}
 
 
@@ -84,20 +84,20 @@ def test_a_node_whose_change_is_taken_back_does_not_settle():
 def test_settings_with_the_same_devices_apply_without_settling(changed):
     state = node()
     state.configure(changed)
-    assert not state.settling
+    assert not state.cpus.settling
 
 
 def test_the_first_settings_apply_without_settling():
     state = node()
     state.deconfigure()
     state.configure(spec(Mode.INDIVIDUAL, settle_seconds=10))
-    assert not state.settling
+    assert not state.cpus.settling
 
 
 def test_group_by_has_no_effect_in_individual_mode():
     state = node(mode=Mode.INDIVIDUAL)
     state.configure(spec(Mode.INDIVIDUAL, GroupBy.SOCKET, settle_seconds=10))
-    assert not state.settling
+    assert not state.cpus.settling
 
 
 # ---- claims that are not prepared yet
@@ -109,10 +109,10 @@ def test_a_waiting_claims_cpus_are_not_offered_and_are_there_when_it_is_prepared
     missing = INDIVIDUAL - set(offered(state))
     assert len(missing) == 2
     assert missing <= {"cpudev004", "cpudev005", "cpudev006", "cpudev007"}
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     assert {f"cpudev{cpu:03d}" for cpu in state.claims[uid(1)].cpus} == missing
     assert INDIVIDUAL - set(offered(state)) == missing
-    assert state.draining() == (ref(1),)
+    assert state.cpus.draining() == (ref(1),)
 
 
 def test_other_claims_do_not_get_a_waiting_claims_cpus():
@@ -120,10 +120,10 @@ def test_other_claims_do_not_get_a_waiting_claims_cpus():
     state.configure(spec(outstanding=[outstanding(1, ("cpudev004", 1))]))
     assert offered(state) == {NUMA0: 2, NUMA1: 3}
     with pytest.raises(ClaimError):
-        state.grant(request(2, share(NUMA1, 4)))
-    state.grant(request(3, share(NUMA1, 3)))
+        state.claims.grant(request(2, share(NUMA1, 4)))
+    state.claims.grant(request(3, share(NUMA1, 3)))
     assert granted(state, 3) == "5-7"
-    state.grant(request(1, whole(4)))
+    state.claims.grant(request(1, whole(4)))
     assert granted(state, 1) == "4"
 
 
@@ -136,16 +136,16 @@ def test_containers_without_claims_use_the_cpus_of_waiting_claims():
 def test_a_node_drains_until_no_waiting_claim_is_listed_any_more():
     state = node()
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2))]))
-    assert state.draining() == (ref(1),)
+    assert state.cpus.draining() == (ref(1),)
     state.configure(spec(Mode.INDIVIDUAL))
-    assert state.draining() == ()
+    assert state.cpus.draining() == ()
     assert set(offered(state)) == INDIVIDUAL
 
 
 def test_listed_claims_of_published_devices_do_not_count_as_draining_and_take_nothing_from_their_own_device():
     state = node()
     state.configure(spec(outstanding=[outstanding(1, (NUMA1, 2))]))
-    assert state.draining() == ()
+    assert state.cpus.draining() == ()
     assert offered(state) == {NUMA0: 2, NUMA1: 4}
 
 
@@ -153,30 +153,30 @@ def test_a_claim_of_a_published_device_keeps_its_only_choice():
     state = node()
     listed = [outstanding(1, (NUMA0, 2)), outstanding(2, ("cpudev002", 1))]
     state.configure(spec(Mode.INDIVIDUAL, outstanding=listed))
-    state.grant(request(2, whole(2)))
+    state.claims.grant(request(2, whole(2)))
     assert granted(state, 2) == "2"
 
 
 def test_an_earmark_does_not_move_when_other_cpus_become_free():
     state = node()
-    state.grant(request(1, share(NUMA0, 2)))
+    state.claims.grant(request(1, share(NUMA0, 2)))
     state.configure(spec(group_by=GroupBy.MACHINE))
-    state.grant(request(2, share(MACHINE, 2)))
+    state.claims.grant(request(2, share(MACHINE, 2)))
     assert granted(state, 2) == "4-5"
     state.configure(spec(outstanding=[outstanding(3, (MACHINE, 2))]))
     assert offered(state) == {NUMA0: 2}  # which the first claim has; 6 and 7 are all that is left for the third
-    state.release(uid(2))
+    state.claims.release(uid(2))
     assert offered(state) == {NUMA0: 2, NUMA1: 2}
-    state.grant(request(3, share(MACHINE, 2)))
+    state.claims.grant(request(3, share(MACHINE, 2)))
     assert granted(state, 3) == "6-7"
 
 
 def test_an_earmark_does_not_move_when_the_devices_change_back_at_once():
     state = node(group_by=GroupBy.MACHINE)
-    state.grant(request(1, share(MACHINE, 2)))
+    state.claims.grant(request(1, share(MACHINE, 2)))
     listed = [outstanding(2, (MACHINE, 2))]
     state.configure(spec(Mode.INDIVIDUAL, outstanding=listed))
-    state.release(uid(1))
+    state.claims.release(uid(1))
     before = offered(state)
     state.configure(spec(group_by=GroupBy.MACHINE, settle_seconds=10))  # whose own claim it is: not listed
     state.configure(spec(Mode.INDIVIDUAL, outstanding=listed, settle_seconds=10))
@@ -185,22 +185,22 @@ def test_an_earmark_does_not_move_when_the_devices_change_back_at_once():
 
 def test_an_unprepared_claim_that_is_still_listed_keeps_the_cpus_that_it_had():
     state = node()
-    state.grant(request(1, share(NUMA1, 2)))
-    state.grant(request(2, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(2, share(NUMA1, 2)))
     listed = [outstanding(1, (NUMA1, 2)), outstanding(2, (NUMA1, 2))]
     state.configure(spec(group_by=GroupBy.MACHINE, outstanding=listed))
     held = granted(state, 2)
-    state.release(uid(1))
-    state.release(uid(2))
-    state.grant(request(2, share(NUMA1, 2)))
+    state.claims.release(uid(1))
+    state.claims.release(uid(2))
+    state.claims.grant(request(2, share(NUMA1, 2)))
     assert granted(state, 2) == held
 
 
 def test_a_restarted_agent_keeps_the_same_cpus_for_waiting_claims():
     state = node()
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(2, (NUMA1, 2))]))
-    state.release(uid(1))
+    state.claims.release(uid(1))
     kept = INDIVIDUAL - set(offered(state))
     again = restarted(state)
     assert INDIVIDUAL - set(offered(again)) == kept
@@ -211,7 +211,7 @@ def test_a_claim_with_its_own_cpuset_gets_that_instead_of_its_earmark():
     state.configure(spec(group_by=GroupBy.SOCKET, outstanding=[outstanding(1, (NUMA1, 2))]))
     parameters = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "6-7"}}
     config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": "dra.cpu", "parameters": parameters}}]
-    state.grant(read_request(ref(1), claim_object(1, [share(NUMA1, 2)], config), "vm1"))
+    state.claims.grant(read_cpu_request(ref(1), claim_object(1, [share(NUMA1, 2)], config), "vm1"))
     assert granted(state, 1) == "6-7"
 
 
@@ -220,7 +220,7 @@ def test_cpus_reserved_meanwhile_cannot_be_kept():
     state.configure(spec(Mode.INDIVIDUAL, reserved="0-5", outstanding=[outstanding(1, (NUMA1, 4))]))
     assert offered(state) == {}
     with pytest.raises(ClaimError):
-        state.grant(request(1, share(NUMA1, 4)))
+        state.claims.grant(request(1, share(NUMA1, 4)))
 
 
 def test_a_listed_claim_of_a_device_that_does_not_exist_gets_no_earmark():
@@ -233,5 +233,5 @@ def test_several_shares_of_a_device_are_kept_together():
     state = node(machine(sockets=2, cores=4))
     state.configure(spec(Mode.INDIVIDUAL, outstanding=[outstanding(1, (NUMA1, 2), (NUMA1, 3))]))
     assert len(offered(state)) == 14 - 5
-    state.grant(request(1, share(NUMA1, 2, "a"), share(NUMA1, 3, "b", 1)))
+    state.claims.grant(request(1, share(NUMA1, 2, "a"), share(NUMA1, 3, "b", 1)))
     assert len(offered(state)) == 14 - 5

@@ -78,10 +78,10 @@ class Switching(RuleBasedStateMachine):
         number = waiting[choice % len(waiting)]
         wanted = request(number, *self.results(number))
         try:
-            claim = self.state.grant(wanted).claim
+            claim = self.state.claims.grant(wanted).claim
         except ClaimError:  # CPUs may be kept for a claim that is gone: the kubelet tries again
             self.claims_are_listed_again()
-            claim = self.state.grant(wanted).claim
+            claim = self.state.claims.grant(wanted).claim
         self.prepared[number] = claim.cpus
 
     @precondition(lambda self: self.prepared)
@@ -90,7 +90,7 @@ class Switching(RuleBasedStateMachine):
         numbers = sorted(self.prepared)
         number = numbers[choice % len(numbers)]
         del self.prepared[number]
-        assert self.state.release(uid(number))
+        assert self.state.claims.release(uid(number))
         if not comes_again:  # else: another pod of the same claim, which stays allocated
             del self.allocated[number]
 
@@ -118,13 +118,13 @@ class Switching(RuleBasedStateMachine):
         wanted = spec(mode, group_by, allocation=self.allocation, settle_seconds=settle_seconds)
         seen = self.state.devices() if self.before is None else self.before
         self.state.configure(self.listed(wanted))
-        self.before = seen if self.state.settling else None
+        self.before = seen if self.state.cpus.settling else None
 
     @rule()
     def claims_are_listed_again(self):
         self.list_again(self.state)
 
-    @precondition(lambda self: self.state.settling)
+    @precondition(lambda self: self.state.cpus.settling)
     @rule()
     def the_node_settles(self):
         self.claims_are_listed_again()  # within settleSeconds
@@ -151,7 +151,7 @@ class Switching(RuleBasedStateMachine):
             trial.containers.synchronize([])
             self.list_again(trial)
             for number in order:
-                trial.grant(request(number, *self.results(number)))
+                trial.claims.grant(request(number, *self.results(number)))
 
     @invariant()
     def no_cpu_is_held_twice(self):
@@ -163,7 +163,7 @@ class Switching(RuleBasedStateMachine):
 
     @invariant()
     def no_cpu_of_a_former_device_is_offered_as_another(self):
-        if self.state.settling or any(device.capacity for device in self.state.devices()):
+        if self.state.cpus.settling or any(device.capacity for device in self.state.devices()):
             return
         offered = {device.name for device in self.state.devices()}
         for number, cpus in self.prepared.items():

@@ -33,7 +33,7 @@ def test_the_phase_shows_how_far_the_node_has_come():
     assert phase(state, well(slices=waiting)) == "Pending"
     assert phase(state, well()) == "Ready"
     assert phase(state, well(config=Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.REFUSED))) == "Failed"
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL))
     assert phase(state, well()) == "Draining"
     state.configure(spec(settle_seconds=10))
@@ -56,7 +56,7 @@ def test_the_applied_revision_is_shown_when_there_is_one():
 
 def test_the_status_shows_every_cpu_once_with_its_claim():
     state = node()
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     shown = status_of(state, conditions_of(state, well()), "1.2.3")
     assert {name: shown["cpus"][name] for name in ("reserved", "exclusive", "shared")} == {
         "reserved": "0-1",
@@ -73,7 +73,7 @@ def test_at_most_256_claims_are_shown_and_all_are_counted():
     state = node(topology=machine(sockets=2, cores=150, threads=1), mode=Mode.GROUPED)
     for number in range(260):
         device = "cpudevnuma000" if number < 130 else NUMA1
-        state.grant(request(number, share(device, 1)))
+        state.claims.grant(request(number, share(device, 1)))
     shown = status_of(state, conditions_of(state, well()), "1")
     assert (len(shown["claims"]), shown["claimsTotal"]) == (256, 260)
 
@@ -122,13 +122,13 @@ def test_conditions_say_what_is_wrong_with_the_runtime_and_the_checkpoint():
 
 def test_claims_that_keep_cpus_reserved_over_them_are_named():
     state = node(reserved="0")
-    state.grant(request(1, share("cpudevnuma000", 1)))
+    state.claims.grant(request(1, share("cpudevnuma000", 1)))
     held = str(state.claims[uid(1)].cpus)
     state.configure(spec(reserved=f"0,{held}"))
     condition = conditions_of(state, well())[0]
     assert (condition.true, condition.reason) == (True, "ReservedCPUsHeld")
     assert f"default/claim-1 ({held})" in condition.message
-    state.release(uid(1))
+    state.claims.release(uid(1))
     assert conditions_of(state, well())[0].reason == "Applied"
 
 
@@ -141,7 +141,7 @@ def test_cpus_that_no_group_contains_are_named():
 
 def test_the_state_prints_as_a_table_for_a_running_and_a_stopped_agent():
     state = node()
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     state.containers.create(container("c", f"claim-{uid(1)}"))
     text = table(document_of(state, conditions_of(state, well())))
     assert "exclusive  4-5" in text
@@ -167,9 +167,9 @@ def test_frozen_claims_are_named_with_what_to_do():
 
 def test_the_gauges_count_the_cpus_that_can_still_be_granted():
     state = node()
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     state.containers.create(container("c", f"claim-{uid(1)}"))
     state.containers.created("c")
-    state.release(uid(1))
+    state.claims.release(uid(1))
     gauges = gauges_of(state)
     assert (gauges.allocated, gauges.available, gauges.reserved, gauges.claims, gauges.lingering) == (2, 4, 2, 1, 1)

@@ -20,7 +20,7 @@ def condition(state: NodeState, standing: Standing) -> Condition:
 def test_claims_that_miss_cpus_are_named_and_the_state_stays_healthy():
     state, standing = node(topology=machine(cores=4)), well()
     for number in range(1, 5):
-        state.grant(request(number, share(NUMA1, 2)))
+        state.claims.grant(request(number, share(NUMA1, 2)))
     assert condition(state, standing).reason == "Healthy"
     state.replug(without(machine(cores=4), "8,10,12-14"))
     said = condition(state, standing)
@@ -54,7 +54,7 @@ def test_cpus_that_the_kernel_does_not_balance_are_named_if_containers_without_c
 def test_the_message_about_isolated_cpus_does_not_change_with_each_claim():
     state = node(topology=replace(machine(), isolated=CpuSet.parse("2-7")), reserved="0-1")
     before = condition(state, well())
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     assert condition(state, well()) == before
 
 

@@ -44,7 +44,7 @@ def test_only_cdi_devices_and_our_environment_variables_are_kept() -> None:
     message.CDI_devices.add(name="dra.k8s.io/cpu=claim-abc")
     message.CDI_devices.add(name="vendor.com/gpu=0")
     container = convert.container(message, POD)
-    assert container.env == ("DRA_CPUSET_abc=0-3",)
+    assert container.env == ("DRA_CPUSET_abc=0-3", "DRA_CPUSET=2")
     assert container.cdi_devices == ("dra.k8s.io/cpu=claim-abc", "vendor.com/gpu=0")
     assert container.cpus == CpuSet.parse("0-3,8")
 

@@ -59,9 +59,9 @@ def test_forbidden_cpus_are_neither_offered_nor_shared():
     state = node(topology=restricted(machine(), cpus("0-5")), reserved="0")
     assert {device.name: device.capacity for device in state.devices()}.keys() == {NUMA0, NUMA1}
     assert state.division.shared == cpus("1-5")
-    assert state.grant(request(1, share(NUMA1, 2))).claim.cpus == cpus("4-5")
+    assert state.claims.grant(request(1, share(NUMA1, 2))).claim.cpus == cpus("4-5")
     with pytest.raises(ClaimError):
-        state.grant(request(2, share(NUMA1, 1)))
+        state.claims.grant(request(2, share(NUMA1, 1)))
 
 
 def test_forbidden_cpus_are_not_published_in_individual_mode():
@@ -71,14 +71,14 @@ def test_forbidden_cpus_are_not_published_in_individual_mode():
 
 def test_where_all_reserved_cpus_are_forbidden_a_usable_core_is_withheld_for_containers_without_claims():
     state = node(topology=restricted(machine(), cpus("2-7")), reserved="0-1")
-    assert state.reserved == cpus("0-3")
+    assert state.cpus.reserved == cpus("0-3")
     state.configure(spec(reserved="0-2"))
-    assert state.reserved == cpus("0-2")
+    assert state.cpus.reserved == cpus("0-2")
 
 
 def test_a_claim_keeps_cpus_that_are_forbidden_later_and_is_named():
     state = node(reserved="0")
-    state.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(1, share(NUMA1, 2)))
     state.replug(restricted(machine(), cpus("0-4")))
     said = state_condition(state)
     assert (said.true, said.reason) == (True, "CPUsOffline")

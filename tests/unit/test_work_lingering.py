@@ -22,10 +22,10 @@ def write_pod(tree: Path, *, populated: bool) -> None:
 async def test_a_claim_lingers_while_a_container_that_the_runtime_does_not_list_runs(tmp_path: Path) -> None:
     state = node()
     lingering = Lingering(state, CgroupTree(tmp_path))
-    state.grant(request(1, share(NUMA1, 2), pods=["pod-a"]))
+    state.claims.grant(request(1, share(NUMA1, 2), pods=["pod-a"]))
     running(state, container("one", cdi(1), pod="pod-a"))
     write_pod(tmp_path, populated=True)
-    assert not state.release(uid(1))
+    assert not state.claims.release(uid(1))
     await lingering.look()
     state.containers.disconnected()
     state.containers.synchronize([])  # containerd has restarted, and the container's shim does not answer
@@ -38,9 +38,9 @@ async def test_a_claim_lingers_while_a_container_that_the_runtime_does_not_list_
 
 async def test_a_claim_that_lingers_does_so_after_a_restart_of_the_agent(tmp_path: Path) -> None:
     before = node()
-    before.grant(request(1, share(NUMA1, 2), pods=["pod-a"]))
+    before.claims.grant(request(1, share(NUMA1, 2), pods=["pod-a"]))
     before.containers.disconnected()
-    before.release(uid(1))
+    before.claims.release(uid(1))
     state = revived(decode(encode(before.checkpoint())))
     write_pod(tmp_path, populated=True)
     lingering = Lingering(state, CgroupTree(tmp_path))

@@ -5,10 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from nodes import container, node, request, running, share, uid
+import pytest
+from nodes import cdi, container, node, request, running, share, uid
 from virtual_time import run_in_virtual_time
 
-from dracpu_agent.errors import NotReadyError
+from dracpu_agent.errors import NotReadyError, PlacementError
 from dracpu_agent.placement.container import Container, ContainerUpdate, RuntimeInfo
 from dracpu_agent.work.pinning import REPORT_SECONDS, SETTLE_SECONDS, Pinning
 from dracpu_agent.work.retries import FIRST_SECONDS
@@ -34,6 +35,11 @@ class Runtime:
         return [update for _, update in self.pushed]
 
 
+async def reads_no_cgroup(_pod_uid: str, _container_id: str) -> CpuSet | None:
+    """A machine without a cgroup tree that can be read."""
+    return None
+
+
 class Api:
     """The API server, which is away."""
 
@@ -47,7 +53,7 @@ class Api:
 
 @contextlib.asynccontextmanager
 async def pinning_of(state, runtime: Runtime, api: Api | None = None) -> AsyncIterator[Pinning]:
-    pinning = Pinning(state, (api or Api()).learn_consumers, lambda _: None)
+    pinning = Pinning(state, (api or Api()).learn_consumers, lambda _: None, reads_no_cgroup)
     state.on_change(pinning.wake)
     task = asyncio.create_task(pinning.run(runtime))
     try:
@@ -72,10 +78,10 @@ def test_claims_do_not_wait_for_ever_for_a_listed_container_that_is_never_starte
         async with pinning_of(state, runtime) as pinning:
             pinning.synchronize([replace(container("left"), cpus=CpuSet.parse("2-7"), started=False)])
             pinning.synchronized()
-            state.grant(request(1, share(NUMA1, 1)))
+            state.claims.grant(request(1, share(NUMA1, 1)))
             assert await seconds_until_settled(pinning, state, 1) == SETTLE_SECONDS
             await asyncio.sleep(REPORT_SECONDS)
-            state.grant(request(2, share(NUMA1, 1)))
+            state.claims.grant(request(2, share(NUMA1, 1)))
             assert await seconds_until_settled(pinning, state, 2) == 0
 
     run_in_virtual_time(test())
@@ -86,7 +92,7 @@ def test_a_resize_that_the_runtime_refuses_again_and_again_does_not_hold_back_up
         state, runtime = node(), Runtime()
         running(state, container("shared"))
         async with pinning_of(state, runtime) as pinning:
-            state.grant(request(1, share(NUMA1, 2)))
+            state.claims.grant(request(1, share(NUMA1, 2)))
             pinning.update(container("shared"))
             while not runtime.pushed and asyncio.get_running_loop().time() < 10 * REPORT_SECONDS:
                 await asyncio.sleep(10)  # the kubelet repeats the resize; PostUpdate never comes
@@ -97,13 +103,29 @@ def test_a_resize_that_the_runtime_refuses_again_and_again_does_not_hold_back_up
     run_in_virtual_time(test())
 
 
+def test_a_claims_container_does_not_wait_for_ever_for_one_whose_refused_start_the_runtime_does_not_report():
+    async def test() -> None:
+        state = node()
+        state.claims.grant(request(1, share(NUMA1, 2)))
+        running(state, container("pinned", cdi(1)))
+        async with pinning_of(state, Runtime()) as pinning:
+            with pytest.raises(PlacementError, match="late would start on CPUs that are not known"):
+                await pinning.start(container("late"))
+            with pytest.raises(PlacementError, match="late is being started or changed"):
+                await pinning.create(container("second", cdi(1)))
+            await asyncio.sleep(REPORT_SECONDS + 1)
+            assert (await pinning.create(container("second", cdi(1)))).cpus == state.claims[uid(1)].cpus
+
+    run_in_virtual_time(test())
+
+
 def test_an_update_that_always_fails_is_sent_less_and_less_often():
     async def test() -> None:
         state, runtime = node(), Runtime()
         runtime.failing = True
         running(state, container("shared"))
         async with pinning_of(state, runtime):
-            state.grant(request(1, share(NUMA1, 2)))
+            state.claims.grant(request(1, share(NUMA1, 2)))
             await asyncio.sleep(3600)
             assert len(runtime.pushed) < 150
             runtime.failing, before = False, len(runtime.pushed)
@@ -119,10 +141,10 @@ def test_after_a_failed_update_other_cpus_are_sent_without_that_delay():
         runtime.failing = True
         running(state, container("shared"))
         async with pinning_of(state, runtime):
-            state.grant(request(1, share(NUMA1, 1)))
+            state.claims.grant(request(1, share(NUMA1, 1)))
             await asyncio.sleep(3600)
             runtime.failing = False
-            state.grant(request(2, share(NUMA1, 1)))
+            state.claims.grant(request(2, share(NUMA1, 1)))
             await asyncio.sleep(FIRST_SECONDS + 1)
             held = state.claims[uid(1)].cpus | state.claims[uid(2)].cpus
             assert runtime.updates()[-1] == ContainerUpdate("shared", CpuSet.parse("2-7") - held)
@@ -135,7 +157,7 @@ def test_claims_that_cannot_be_read_do_not_hold_back_pushes_one_after_the_other(
         runtime, api = Runtime(), Api()
         info = RuntimeInfo("cri-o", "9.9.9", "v9.0.0", passes_cdi_devices=False, unsolicited_updates=True)
         state = node(runtime=info)
-        state.grant(request(1, share(NUMA1, 2)))
+        state.claims.grant(request(1, share(NUMA1, 2)))
         env = f"DRA_CPUSET_{uid(1)}={state.claims[uid(1)].cpus}"
         joined: list[Container] = [container(f"joined-{number}", env=[env]) for number in range(100)]
         async with pinning_of(state, runtime, api) as pinning:

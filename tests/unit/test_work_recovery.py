@@ -16,14 +16,14 @@ def prepared(cdi, *numbers):
     """A node with claims of one CPU and their CDI files."""
     state = node()
     for number in numbers:
-        cdi.write(state.grant(request(number, share(NUMA1, 1))).claim)
+        cdi.write(state.claims.grant(request(number, share(NUMA1, 1))).claim)
     return state
 
 
 def test_a_sound_checkpoint_is_restored_and_cdi_files_of_other_claims_are_deleted(tmp_path):
     cdi = CdiDirectory(tmp_path)
     state = prepared(cdi, 1, 2)
-    state.release(uid(2))
+    state.claims.release(uid(2))
     revived = NodeState(NODE, machine())
     assert recover(revived, Loaded(state.checkpoint()), cdi) == ""
     assert revived.claims == state.claims
@@ -118,7 +118,7 @@ def test_claims_of_a_sound_checkpoint_that_name_the_same_cpu_are_both_kept(tmp_p
     assert [(claim.ref, bool(claim.frozen)) for claim in revived.claims.values()] == [(ref(1), False), (ref(2), True)]
     assert body_of(encode(revived.checkpoint()))["claims"] == body_of(newer)["claims"]
     cpus = revived.claims[uid(1)].cpus
-    assert revived.release(uid(2)) is False  # the runtime is not synchronized
+    assert revived.claims.release(uid(2)) is False  # the runtime is not synchronized
     revived.containers.synchronize([])
     assert revived.division.exclusive == cpus
 
@@ -135,7 +135,7 @@ def test_the_checkpoint_of_another_node_is_rejected(tmp_path):
 def test_claims_are_kept_when_the_settings_do_not_fit_the_machine_any_more(tmp_path):
     cdi = CdiDirectory(tmp_path)
     state = node(topology=machine(sockets=2, cores=4), reserved="15")
-    state.grant(request(1, share(NUMA1, 1)))
+    state.claims.grant(request(1, share(NUMA1, 1)))
     smaller = NodeState(NODE, machine(sockets=2, cores=3))
     recover(smaller, Loaded(state.checkpoint()), cdi)
     assert set(smaller.claims) == {uid(1)}

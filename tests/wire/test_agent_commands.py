@@ -4,13 +4,16 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from nodes import node, request, share
 from whole_agent import whole_node
 
 from dracpu_agent.checkpoint.statefile import CURRENT
 from dracpu_agent.claims import checkpoint
+from dracpu_sandbox.machines.description import Memory
 from dracpu_sandbox.machines.presets import LAB
 from dracpu_sandbox.machines.tree import directory, write_tree
 
@@ -32,8 +35,22 @@ def test_topology_prints_a_table_or_exact_json():
     assert set(printed[0]) == {"cpu", "core", "socket", "numa", "l3", "type", "siblings"}
 
 
-def test_a_machine_that_cannot_be_read_is_reported_in_one_line(tmp_path):
-    refused = command("topology", "--sysfs-root", tmp_path, "--procfs-root", tmp_path)
+def test_memory_prints_a_table_or_exact_json():
+    with directory() as root:
+        machine = replace(LAB, memory=(Memory(0, 4096, ((2048, 3, 2, 0),), tier=4),))
+        sysfs, procfs = write_tree(machine, root)
+        roots = ("--sysfs-root", sysfs, "--procfs-root", procfs)
+        table = command("memory", *roots).stdout.splitlines()
+        printed = json.loads(command("memory", *roots, "-o", "json").stdout)
+    assert table[0].split() == ["NUMA", "CPUS", "TIER", "TOTAL", "2Mi"]
+    assert printed == [
+        {"numa": 0, "cpus": "0-3", "tier": 4, "total": 4194304, "hugepages": {"2Mi": {"pages": 3, "free": 2}}}
+    ]
+
+
+@pytest.mark.parametrize("name", ["topology", "memory"])
+def test_a_machine_that_cannot_be_read_is_reported_in_one_line(tmp_path, name):
+    refused = command(name, "--sysfs-root", tmp_path, "--procfs-root", tmp_path)
     assert refused.returncode == 1
     assert refused.stdout == ""
     (line,) = refused.stderr.splitlines()
@@ -43,7 +60,7 @@ def test_a_machine_that_cannot_be_read_is_reported_in_one_line(tmp_path):
 
 def test_state_shows_the_last_checkpoint_when_no_agent_runs(tmp_path):
     state = node()
-    state.grant(request(1, share("cpudevnuma001", 2)))
+    state.claims.grant(request(1, share("cpudevnuma001", 2)))
     (tmp_path / CURRENT).write_bytes(checkpoint.encode(state.checkpoint()))
     shown = command("state", "--state-dir", tmp_path)
     assert shown.returncode == 0

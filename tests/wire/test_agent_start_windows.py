@@ -5,10 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from cgroup_trees import write_cgroup
 from nodes import claim_object, ref, share, uid
 from whole_agent import WholeNode, whole_node
 
 from dracpu_agent.work import pinning
+from dracpu_sandbox.machines.presets import LAB
+from dracpu_sandbox.machines.tree import directory, write_tree
 from dracpu_sandbox.node.containerd import HookError, Moment
 from dracpu_sandbox.node.containers import Container
 from dracpu_sandbox.node.nri_runtime import NriRuntime
@@ -35,10 +38,12 @@ class Halt:
 
 
 @contextlib.asynccontextmanager
-async def starting(node: WholeNode, moment: Moment) -> AsyncIterator[tuple[Halt, "asyncio.Task[str]"]]:
-    """A container without claims that is being started on CPUs 2-7 and has come to this moment."""
+async def starting(
+    node: WholeNode, moment: Moment, *cdi_devices: str
+) -> AsyncIterator[tuple[Halt, "asyncio.Task[str]"]]:
+    """A container that is being started, without claims on CPUs 2-7, and has come to this moment."""
     halt = Halt(node.runtime, moment)
-    creation = asyncio.create_task(node.runtime.create_container(node.pod(), "young"))
+    creation = asyncio.create_task(node.runtime.create_container(node.pod(), "young", cdi_devices=cdi_devices))
     await halt.reached.wait()
     try:
         yield halt, creation
@@ -62,7 +67,7 @@ async def test_a_claim_is_prepared_only_after_containers_that_are_being_started_
             assert node.runtime.cpuset_of(await creation) == "2-3"
 
 
-async def test_a_start_that_hangs_is_refused_when_the_claims_container_came_first(
+async def test_a_claims_container_is_created_after_a_start_on_its_cpus_that_takes_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pinning, "SETTLE_SECONDS", 0.0)
@@ -70,12 +75,53 @@ async def test_a_start_that_hangs_is_refused_when_the_claims_container_came_firs
         node.claim(claim_object(1, [share(NUMA1, 4)]))
         async with starting(node, Moment.CGROUP_WRITTEN) as (halt, creation):
             await node.kubelet.prepare_one(ref(1))
-            pinned = await node.runtime.create_container(node.pod(), "pinned", cdi_devices=[cdi(1)], start=False)
+            with pytest.raises(HookError, match="the kubelet retries"):
+                await node.runtime.create_container(node.pod(), "pinned", cdi_devices=[cdi(1)])
             halt.over.set()
-            with pytest.raises(HookError, match="the kubelet creates it again"):
-                await creation
-            await node.runtime.start_container(pinned)
-            assert node.runtime.cpuset_of(pinned) == "4-7"
+            young = await creation
+            pinned = await node.runtime.create_container(node.pod(), "pinned", cdi_devices=[cdi(1)])
+            assert (node.runtime.cpuset_of(pinned), node.runtime.cpuset_of(young)) == ("4-7", "2-3")
+
+
+@pytest.mark.parametrize(("in_its_cgroup", "starts"), [("4-7", True), ("0-7", False)])
+async def test_after_the_agents_restart_a_claims_container_starts_by_what_its_cgroup_has(
+    in_its_cgroup: str, starts: bool
+) -> None:
+    with directory() as root:
+        tree = write_tree(LAB, root)
+        cgroups = tree[0] / "fs/cgroup"
+        for cgroup in (cgroups, cgroups / "kubepods"):
+            write_cgroup(cgroup, "0-7")
+        async with whole_node(tree=tree) as node:
+            node.claim(claim_object(1, [share(NUMA1, 4)]))
+            await node.kubelet.prepare_one(ref(1))
+            async with starting(node, Moment.CGROUP_WRITTEN, cdi(1)) as (halt, creation):
+                (young,) = node.runtime.containers.values()
+                uid_of_pod = young.pod.message().uid
+                write_cgroup(cgroups / f"kubepods/pod{uid_of_pod}/{young.id}", limit=in_its_cgroup)
+                await node.stop_agent()
+                await node.start_agent()
+                await node.runtime.synchronized()
+                halt.over.set()
+                if starts:
+                    assert await creation == young.id
+                else:
+                    with pytest.raises(HookError, match=f'young would start on CPUs "{in_its_cgroup}"'):
+                        await creation
+
+
+async def test_a_container_whose_start_began_without_an_agent_starts_and_leaves_the_cpus_of_claims() -> None:
+    async with whole_node() as node:
+        node.claim(claim_object(1, [share(NUMA1, 4)]))
+        await node.kubelet.prepare_one(ref(1))
+        await node.runtime.create_container(node.pod(), "pinned", cdi_devices=[cdi(1)])
+        await node.stop_agent()
+        async with starting(node, Moment.CGROUP_WRITTEN) as (halt, creation):
+            await node.start_agent()
+            await node.runtime.synchronized()
+            halt.over.set()
+            young = await creation
+            await node.runtime.until(lambda: node.runtime.cpuset_of(young) == "2-3")
 
 
 async def test_a_container_that_was_started_while_the_agent_restarted_is_moved_to_its_cpus() -> None:

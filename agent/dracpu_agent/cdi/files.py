@@ -15,7 +15,7 @@ from dracpu_api.errors import DriverError
 
 Stamp = tuple[int, int, int, int]
 
-_PREFIX: Final = names.CDI_KIND.replace("/", "-") + "_"
+_PREFIX: Final = names.CPUS.cdi_kind.replace("/", "-") + "_"
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}")
 
 

@@ -11,25 +11,25 @@ from typing import Any, Final
 
 from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze
+from dracpu_agent.placement.proof import CdiDevice
 from dracpu_api import names
-from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 
 VERSION: Final = "0.6.0"  # CDI: the first version with annotations
+_KIND: Final = names.CPUS.cdi_kind
 _RECORD: Final = f"{names.DRIVER}/claim"
-
-
-def qualified(device: str) -> str:
-    """A device's full name, as the kubelet passes it to the runtime."""
-    return f"{names.CDI_KIND}={device}"
 
 
 def encode(claim: HeldClaim) -> bytes:
     """The content of a claim's CDI file."""
     devices = [
-        {"name": device, "containerEdits": {"env": [f"{env}={cpus}"]}} for device, env, cpus in claim.cdi_devices()
+        {
+            "name": device.name.partition("=")[2],
+            "containerEdits": {"env": [f"{name}={value}" for name, value in device.variables]},
+        }
+        for device in claim.cdi_devices()
     ]
     record = json.dumps(encode_claim(claim), separators=(",", ":"))
-    spec = {"cdiVersion": VERSION, "kind": names.CDI_KIND, "annotations": {_RECORD: record}, "devices": devices}
+    spec = {"cdiVersion": VERSION, "kind": _KIND, "annotations": {_RECORD: record}, "devices": devices}
     return json.dumps(spec, indent=1).encode() + b"\n"
 
 
@@ -49,7 +49,8 @@ def serves(data: bytes, claim: HeldClaim) -> bool:
     What a newer agent has added is accepted. Consumers are not compared: a file keeps those of the claim's Prepare.
     """
     spec = _parsed(data)
-    if not set(claim.cdi_devices()) <= set(_devices(spec)):
+    variables = {device.name: set(device.variables) for device in _devices(spec)}
+    if not all(set(device.variables) <= variables.get(device.name, set()) for device in claim.cdi_devices()):
         return False
     record = _record(spec)
     try:
@@ -69,7 +70,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
         spec = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return spec if isinstance(spec, dict) and spec.get("kind") == names.CDI_KIND and "cdiVersion" in spec else {}
+    return spec if isinstance(spec, dict) and spec.get("kind") == _KIND and "cdiVersion" in spec else {}
 
 
 def _record(spec: dict[str, Any]) -> Any:
@@ -80,21 +81,13 @@ def _record(spec: dict[str, Any]) -> Any:
         return None
 
 
-def _devices(spec: dict[str, Any]) -> Iterator[tuple[str, str, CpuSet]]:
-    """The devices that set a variable of ours, as HeldClaim.cdi_devices; other devices have no variable and no CPUs."""
+def _devices(spec: dict[str, Any]) -> Iterator[CdiDevice]:
+    """The devices, with those of their variables that are ours."""
     devices = spec.get("devices")
     for device in devices if isinstance(devices, list) else ():
         try:
             name, env = str(device["name"]), [str(entry) for entry in device["containerEdits"].get("env") or ()]
         except (AttributeError, KeyError, TypeError):
             continue
-        ours = [entry.partition("=") for entry in env if entry.startswith(names.CDI_ENV_PREFIX)]
-        for variable, _, value in ours or [("", "", "")]:
-            yield name, variable, _cpus(value)
-
-
-def _cpus(text: str) -> CpuSet:
-    try:
-        return CpuSet.parse(text)
-    except CpuSetError:
-        return EMPTY
+        ours = [entry.partition("=") for entry in env if entry.startswith(names.CPUS.variables)]
+        yield CdiDevice(f"{_KIND}={name}", tuple((variable, value) for variable, _, value in ours))

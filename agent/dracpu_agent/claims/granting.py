@@ -8,9 +8,10 @@ from dracpu_agent.allocation.choose import Ask, choose
 from dracpu_agent.allocation.distributed import Level
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
+from dracpu_agent.claims.cpu_asks import CpuAsk, CpuRequest
 from dracpu_agent.claims.earmarks import Earmarks
 from dracpu_agent.claims.grant import CpuGrant
-from dracpu_agent.claims.request import ClaimRefusedError, ClaimRequest, DeviceAsk
+from dracpu_agent.claims.request import ClaimRefusedError
 from dracpu_agent.devices.grouping import divided_over, grouping_of
 from dracpu_agent.devices.publish import resolve
 from dracpu_agent.topology.topology import Topology
@@ -30,7 +31,7 @@ class Granting:
     held: CpuSet
     earmarks: Earmarks
 
-    def grants(self, request: ClaimRequest) -> tuple[CpuGrant, ...]:
+    def grants(self, request: CpuRequest) -> tuple[CpuGrant, ...]:
         """One grant for each part of the request, in its order; raises a ClaimError when a part cannot be granted."""
         # parts that leave no choice go first: an explicit cpuset, a device that is one CPU
         chosen: dict[int, CpuGrant] = {}
@@ -42,7 +43,7 @@ class Granting:
             chosen[index] = grant
         return tuple(chosen[index] for index in sorted(chosen))
 
-    def _grant(self, request: ClaimRequest, ask: DeviceAsk, taken: CpuSet) -> CpuGrant:
+    def _grant(self, request: CpuRequest, ask: CpuAsk, taken: CpuSet) -> CpuGrant:
         group = resolve(self.topology, ask.device)
         if group is None:
             raise ClaimRefusedError(
@@ -77,5 +78,5 @@ class Granting:
         return choose(self.machine, group, free, wanted, over, reserved=self.reserved)
 
 
-def _freedom(ask: DeviceAsk) -> int:
+def _freedom(ask: CpuAsk) -> int:
     return 0 if ask.amount is None or ask.parameters.cpuset is not None else 1

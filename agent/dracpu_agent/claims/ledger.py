@@ -8,13 +8,15 @@ every CPU that the record or its CDI file names, and its containers stay where t
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
 from dracpu_agent.errors import ClaimError
+from dracpu_agent.placement.proof import CdiDevice
 from dracpu_api import names
-from dracpu_api.cpuset import EMPTY, CpuSet, union
+from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError, union
 from dracpu_api.errors import DriverError
 
 
@@ -32,7 +34,7 @@ class Frozen:
 
     reason: str
     record: Any = None  # as it was read; None: the claim is known from its CDI file alone
-    devices: tuple[tuple[str, str, CpuSet], ...] = ()  # of its CDI file, see HeldClaim.cdi_devices
+    devices: tuple[CdiDevice, ...] = ()  # of its CDI file
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,32 @@ class HeldClaim:
             for request in self.requests:
                 yield request, self.cpus_of(request)
 
-    def cdi_devices(self) -> Iterator[tuple[str, str, CpuSet]]:
-        """For each use: the CDI device's name, the environment variable and the CPUs."""
+    def cdi_devices(self) -> Iterator[CdiDevice]:
+        """The CDI device of each use."""
         if self.frozen is not None and self.frozen.devices:
-            for device, env, cpus in self.frozen.devices:
-                yield device, env, cpus or self.cpus
+            yield from self.frozen.devices
             return
         for request, cpus in self.uses():
-            yield names.cdi_device(self.ref.uid, request), names.cdi_env(self.ref.uid, request), cpus
+            variable = names.CPUS.variable(self.ref.uid, request)
+            yield CdiDevice(names.CPUS.cdi_device(self.ref.uid, request), ((variable, str(cpus)),))
+
+    def by_cdi_device(self) -> Iterator[tuple[str, CpuSet]]:
+        """Each CDI device with the CPUs on which its containers run."""
+        if self.frozen is not None and self.frozen.devices:
+            for device in self.frozen.devices:
+                yield device.name, cpus_named_by(device) or self.cpus
+            return
+        for request, cpus in self.uses():
+            yield names.CPUS.cdi_device(self.ref.uid, request), cpus
+
+
+def cpus_named_by(device: CdiDevice) -> CpuSet:
+    """The CPUs in the variables of a CDI device; none if it names none."""
+    found = EMPTY
+    for _, value in device.variables:
+        with suppress(CpuSetError):
+            found |= CpuSet.parse(value)
+    return found
 
 
 class Ledger:
@@ -96,6 +116,7 @@ class Ledger:
 
     def __init__(self, claims: Iterable[HeldClaim] = ()) -> None:
         self._claims: dict[str, HeldClaim] = {}
+        self._by_cdi_device: dict[str, dict[str, CpuSet]] = {}
         self._held = EMPTY
         for claim in claims:
             self.take(claim)
@@ -127,6 +148,11 @@ class Ledger:
             for grant in claim.grants:
                 yield "" if claim.lingering else grant.device, grant.cpus
 
+    def by_cdi_device(self) -> Iterator[tuple[str, CpuSet]]:
+        """Each CDI device of every claim with the CPUs on which its containers run."""
+        for devices in self._by_cdi_device.values():
+            yield from devices.items()
+
     def take(self, claim: HeldClaim) -> None:
         """Adds a claim."""
         if claim.ref.uid in self._claims:
@@ -137,11 +163,13 @@ class Ledger:
                 raise LedgerError(f'claim {claim.ref}: CPUs "{grant.cpus}" of request {grant.request} are not free')
             taken |= grant.cpus
         self._claims[claim.ref.uid] = claim
+        self._by_cdi_device[claim.ref.uid] = dict(claim.by_cdi_device())
         self._held |= taken
 
     def release(self, uid: str) -> HeldClaim:
         """Removes a claim, so that its CPUs are free."""
         claim = self._claims.pop(uid)
+        del self._by_cdi_device[uid]
         self._held = union(other.cpus for other in self._claims.values())  # a frozen claim may name the same CPUs
         return claim
 

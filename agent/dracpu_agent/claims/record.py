@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from dracpu_agent.claims.grant import ClaimRef, CpuGrant
-from dracpu_agent.claims.ledger import Frozen, HeldClaim
+from dracpu_agent.claims.ledger import Frozen, HeldClaim, cpus_named_by
+from dracpu_agent.placement.proof import CdiDevice
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError, union
 from dracpu_api.errors import DriverError
 
@@ -71,7 +72,7 @@ def freeze(
     uid: str,
     record: object,
     reason: str,
-    devices: Sequence[tuple[str, str, CpuSet]] = (),
+    devices: Sequence[CdiDevice] = (),
     cpus: CpuSet = EMPTY,
 ) -> HeldClaim:
     """A claim whose record cannot be decoded, with everything that can be read of it. `devices` and `cpus` are those of
@@ -82,7 +83,7 @@ def freeze(
     for grant in _readable_grants(fields.get("grants")):
         grants.append(replace(grant, cpus=grant.cpus - found))
         found |= grant.cpus
-    others = union([*_named_cpus(record), *(named for _, _, named in devices), cpus]) - found
+    others = union([*_named_cpus(record), *map(cpus_named_by, devices), cpus]) - found
     grants.append(CpuGrant("", "", "", None, others))
     consumers = fields.get("consumers")
     return HeldClaim(

@@ -2,6 +2,7 @@
 
 8 CPUs online (0-7): 2 sockets, 2 NUMA nodes, 2 L3 groups, 4 cores of 2 threads
 1 reserved (0), marked *
+6.0 GiB of memory: 3.0 GiB on NUMA node 0, 3.0 GiB on NUMA node 1
 
 SOCKET  NUMA  L3  TYPE      CPUS  CORES
      0     0   0  standard   0-3  0*,1 2-3
@@ -14,22 +15,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dracpu_agent.cli.memory import gib
 from dracpu_agent.cli.options import cpuset_of
+from dracpu_agent.host.memory import read_memory
 from dracpu_agent.host.sysfs import read
+from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.observe.state import StateError, read_state
 from dracpu_agent.topology import export
-from dracpu_agent.topology.topology import CoreType, Topology
+from dracpu_agent.topology.topology import CoreType, Topology, TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
 
 WIDTH: Final = 120  # longer lists of cores continue on the next line
 LEAST_LIST_WIDTH: Final = 40
+NO_MEMORY: Final = Inventory(())  # of a machine whose files do not show it
 HEADINGS: Final = ("SOCKET", "NUMA", "L3", "TYPE", "CPUS", "CORES")
 
 
 def print_topology(parsed: Namespace) -> None:
     """The command."""
     topology = read(Path(parsed.sysfs_root), Path(parsed.procfs_root))
-    print(export.to_json(topology) if parsed.output == "json" else table(topology, _reserved(parsed)), end="")
+    if parsed.output == "json":
+        print(export.to_json(topology), end="")
+    else:
+        print(table(topology, _reserved(parsed), _memory(parsed)), end="")
+
+
+def _memory(parsed: Namespace) -> Inventory:
+    """The machine's memory; none if the files do not show it, as a dump of a machine may not."""
+    try:
+        return read_memory(Path(parsed.sysfs_root), Path(parsed.procfs_root))
+    except TopologyError:
+        return NO_MEMORY
 
 
 def _reserved(parsed: Namespace) -> CpuSet:
@@ -44,7 +60,7 @@ def _reserved(parsed: Namespace) -> CpuSet:
     return CpuSet.parse(document["reserved"])
 
 
-def table(topology: Topology, reserved: CpuSet = EMPTY) -> str:
+def table(topology: Topology, reserved: CpuSet = EMPTY, memory: Inventory = NO_MEMORY) -> str:
     """One row for the cores that share socket, NUMA node, L3 cache and type; below them the CPUs that need a remark."""
     rows: dict[tuple[int, int, int, CoreType], list[CpuSet]] = {}
     for threads in topology.cores.values():
@@ -55,14 +71,14 @@ def table(topology: Topology, reserved: CpuSet = EMPTY) -> str:
         l3_name = "-" if l3 < 0 else str(l3)
         words = " ".join(_core(threads, reserved) for threads in cores)
         cells.append((str(socket), str(numa), l3_name, core_type, str(sum(map(len, cores))), words))
-    parts = [_summary(topology, reserved), _aligned(cells)]
+    parts = [_summary(topology, reserved, memory), _aligned(cells)]
     remarks = _remarks(topology)
     if remarks:
         parts.append("\n".join(remarks))
     return "\n\n".join(parts) + "\n"
 
 
-def _summary(topology: Topology, reserved: CpuSet) -> str:
+def _summary(topology: Topology, reserved: CpuSet, memory: Inventory) -> str:
     counts = ", ".join(
         (
             _count(len(topology.sockets), "socket"),
@@ -71,9 +87,16 @@ def _summary(topology: Topology, reserved: CpuSet) -> str:
             _count(len(topology.cores), "core") + _threads(topology),
         )
     )
-    summary = f"{_count(len(topology.cpus), 'CPU')} online ({topology.online}): {counts}"
-    marked = reserved & topology.online
-    return f"{summary}\n{len(marked)} reserved ({marked}), marked *" if marked else summary
+    lines = [f"{_count(len(topology.cpus), 'CPU')} online ({topology.online}): {counts}"]
+    if marked := reserved & topology.online:
+        lines.append(f"{len(marked)} reserved ({marked}), marked *")
+    if memory.nodes:
+        places = ", ".join(
+            f"{gib(node.total)} on NUMA node {node.numa}{'' if node.cpus else ' (without CPUs)'}"
+            for node in memory.nodes
+        )
+        lines.append(f"{gib(sum(node.total for node in memory.nodes))} of memory: {places}")
+    return "\n".join(lines)
 
 
 def _threads(topology: Topology) -> str:

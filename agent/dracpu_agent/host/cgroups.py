@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dracpu_agent.host.files import read_text
 from dracpu_agent.topology.readings import parse_list
 from dracpu_api.cpuset import CpuSet
 
@@ -18,6 +19,7 @@ PODS: Final = "kubepods"
 SLICE: Final = ".slice"
 CPUSET: Final = "cpuset"
 QOS_CLASSES: Final = ("", "burstable", "besteffort")  # Guaranteed pods are directly in the cgroup of all pods
+_NAMES_OF_CONTAINERS: Final = ("{}", "cri-containerd-{}.scope", "crio-{}.scope")  # with cgroupfs; with systemd
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class CgroupTree:
     def pods_cpus(self) -> CpuSet | None:
         """The CPUs that the kernel lets pods use; None if that is not known. Raises TopologyError."""
         pods = self._pods_cgroup()
-        text = None if pods is None else _text(pods / "cpuset.cpus.effective")
+        text = None if pods is None else read_text(f"{pods}/cpuset.cpus.effective")
         return parse_list(text, f"{pods}/cpuset.cpus.effective") if text and text.strip() else None
 
     def without_cpuset(self) -> str:
@@ -50,6 +52,22 @@ class CgroupTree:
         if pods is None:
             return frozenset()
         return frozenset(uid for uid in pod_uids if any(map(_populated, _cgroups_of(pods, uid))))
+
+    def container_cpus(self, pod_uid: str, container_id: str) -> CpuSet | None:
+        """The CPUs that the cgroup of a container allows; None if that is not known."""
+        pods = self._pods_cgroup()
+        if pods is None:
+            return None
+        for pod in _cgroups_of(pods, pod_uid):
+            for name in _NAMES_OF_CONTAINERS:
+                cgroup = pod / name.format(container_id.replace("/", ""))
+                # an unset cpuset is that of the parent
+                text = (read_text(f"{cgroup}/cpuset.cpus") or "").strip() or read_text(
+                    f"{cgroup}/cpuset.cpus.effective"
+                )
+                if text is not None and text.strip():
+                    return parse_list(text, f"{cgroup}/cpuset.cpus")
+        return None
 
     def _pods_cgroup(self) -> Path | None:
         """The cgroup of all pods, if the kubelet has created it. One that has processes comes before one that was left
@@ -92,20 +110,13 @@ def _cgroups_of(pods: Path, uid: str) -> Iterator[Path]:
 
 
 def _is_cgroup(directory: Path) -> bool:
-    return _text(directory / "cgroup.controllers") is not None
+    return read_text(f"{directory}/cgroup.controllers") is not None
 
 
 def _populated(cgroup: Path) -> bool:
-    return "populated 1" in (_text(cgroup / "cgroup.events") or "").splitlines()
+    return "populated 1" in (read_text(f"{cgroup}/cgroup.events") or "").splitlines()
 
 
 def _words(path: Path) -> Sequence[str] | None:
-    text = _text(path)
+    text = read_text(str(path))
     return None if text is None else text.split()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None

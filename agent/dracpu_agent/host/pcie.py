@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from dracpu_agent.host.files import names_in
 from dracpu_agent.topology.readings import parse_list
 from dracpu_agent.topology.topology import TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
@@ -33,10 +34,10 @@ def _root_directories(sysfs_root: Path) -> Iterator[Path]:
     """/sys/devices/pci*, and roots below a platform device or a hypervisor's bus (arm64, Hyper-V). The latter are found
     through /sys/class/pci_bus: a root's own bus is `<root>/pci_bus/<domain>:<bus>`."""
     found: set[Path] = set()
-    for name in _names(sysfs_root / "devices"):
+    for name in names_in(str(sysfs_root / "devices")):
         if _ROOT.fullmatch(name):
             found.add(sysfs_root / "devices" / name)
-    for bus in _names(sysfs_root / "class/pci_bus"):
+    for bus in names_in(str(sysfs_root / "class/pci_bus")):
         directory = Path(os.path.realpath(sysfs_root / "class/pci_bus" / bus)).parent.parent
         if directory.name == f"pci{bus}":
             found.add(directory)
@@ -46,7 +47,7 @@ def _root_directories(sysfs_root: Path) -> Iterator[Path]:
 def _close_to(root: Path) -> CpuSet:
     """The CPUs of the functions on the root's bus, or those of the bus if it has no functions."""
     mask = 0
-    for name in _names(root):
+    for name in names_in(str(root)):
         if _FUNCTION.fullmatch(name):
             mask |= _cpus(root / name / "local_cpulist").mask
     return CpuSet.of_mask(mask) or _cpus(root / "pci_bus" / root.name.removeprefix("pci") / "cpulistaffinity")
@@ -58,10 +59,3 @@ def _cpus(path: Path) -> CpuSet:
         return parse_list(path.read_text(encoding="ascii", errors="replace"), str(path))
     except (OSError, TopologyError):
         return EMPTY
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)  # noqa: PTH208 - Path.iterdir makes an object of each name
-    except OSError:
-        return []

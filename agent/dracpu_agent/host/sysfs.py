@@ -5,12 +5,12 @@ are not read: a core's list of CPUs shows SMT on every kernel, while smt/control
 uses dies or clusters.
 """
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from dracpu_agent.host.files import names_in, numbered, read_text
 from dracpu_agent.host.pcie import read_roots
 from dracpu_agent.topology.readings import (
     UNKNOWN,
@@ -25,8 +25,6 @@ from dracpu_agent.topology.readings import (
 )
 from dracpu_agent.topology.topology import CoreType, Topology, TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
-
-PAGE: Final = 4096  # sysfs and procfs return at most one page per read
 
 # Names of the same list, in order of preference: Linux >= 5.3, then older lists, then the masks of still older kernels.
 CORE_LISTS: Final = ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
@@ -75,7 +73,7 @@ def read(sysfs_root: Path, procfs_root: Path) -> Topology:
 def read_online(sysfs_root: Path) -> CpuSet:
     """The online CPUs, from one small file that is cheap enough to poll."""
     path = sysfs_root / "devices/system/cpu/online"
-    text = _text(str(path))
+    text = read_text(str(path))
     if text is None:
         raise TopologyError(f"{path} cannot be read: mount the host's /sys there, or set --sysfs-root")
     return parse_list(text, str(path))
@@ -99,7 +97,7 @@ class _Sysfs:
 
         A CPU loses its topology directory while it goes offline, and firmware may omit single CPUs.
         """
-        files = {cpu: _names(f"{self._root}/devices/system/cpu/cpu{cpu}/topology") for cpu in online}
+        files = {cpu: names_in(f"{self._root}/devices/system/cpu/cpu{cpu}/topology") for cpu in online}
         known = frozenset[str]().union(*files.values())
         self._core_list = _first(CORE_LISTS, known)
         self._package_list = _first(PACKAGE_LISTS, known)
@@ -128,13 +126,13 @@ class _Sysfs:
         """The CPUs that share the CPU's L3 cache; None without an L3 cache or a list of its CPUs."""
         cache = f"devices/system/cpu/cpu{cpu}/cache"
         if self._number(f"{cache}/{self._l3_index}/level") != 3:
-            names = sorted(name for name in _names(f"{self._root}/{cache}") if name.startswith("index"))
+            names = sorted(name for name in names_in(f"{self._root}/{cache}") if name.startswith("index"))
             found = next((name for name in names if self._number(f"{cache}/{name}/level") == 3), None)
             if found is None:
                 return None
             self._l3_index = found
         directory = f"{cache}/{self._l3_index}"
-        name = _first(CACHE_LISTS, _names(f"{self._root}/{directory}"))
+        name = _first(CACHE_LISTS, names_in(f"{self._root}/{directory}"))
         cpus = self.cpus(f"{directory}/{name}") if name else EMPTY
         return Group(cpus, self._number(f"{directory}/id")) if cpu in cpus else None
 
@@ -142,9 +140,9 @@ class _Sysfs:
         """The NUMA nodes with online CPUs, ascending; a CPU that two nodes list belongs to the lower one."""
         nodes: list[Group] = []
         left = online
-        for number in _numbered(_names(f"{self._root}/devices/system/node"), "node"):
+        for number in numbered(names_in(f"{self._root}/devices/system/node"), "node"):
             directory = f"devices/system/node/node{number}"
-            name = _first(NODE_LISTS, _names(f"{self._root}/{directory}"))
+            name = _first(NODE_LISTS, names_in(f"{self._root}/{directory}"))
             cpus = self.cpus(f"{directory}/{name}") & left if name else EMPTY
             if cpus:
                 nodes.append(Group(cpus, number))
@@ -153,7 +151,7 @@ class _Sysfs:
 
     def _linked_nodes(self, cpus: CpuSet) -> list[Group]:
         """Nodes that are offline themselves, as nodes without memory may be: only a link of each CPU names its node."""
-        links = ((cpu, _numbered(_names(f"{self._root}/devices/system/cpu/cpu{cpu}"), "node")) for cpu in cpus)
+        links = ((cpu, numbered(names_in(f"{self._root}/devices/system/cpu/cpu{cpu}"), "node")) for cpu in cpus)
         return [Group(CpuSet((cpu,)), nodes[0]) for cpu, nodes in links if nodes]
 
     def capacities(self, cpus: CpuSet) -> dict[int, int]:
@@ -165,14 +163,14 @@ class _Sysfs:
 
     def cpus(self, path: str) -> CpuSet:
         """The CPUs in a file, a list or a mask; none if the file is absent."""
-        text = _text(f"{self._root}/{path}")
+        text = read_text(f"{self._root}/{path}")
         if text is None:
             return EMPTY
         parse = parse_mask if path.rpartition("/")[2] in MASKS else parse_list
         return parse(text, f"{self._root}/{path}")
 
     def _number(self, path: str) -> int:
-        text = _text(f"{self._root}/{path}")
+        text = read_text(f"{self._root}/{path}")
         if text is None:
             return UNKNOWN
         try:
@@ -194,52 +192,12 @@ def _whole_cores(groups: Sequence[Group], cores: Sequence[Group]) -> list[Group]
 
 
 def _arch(procfs_root: Path) -> str:
-    name = _text(f"{procfs_root}/sys/kernel/arch")  # Linux >= 6.1
+    name = read_text(f"{procfs_root}/sys/kernel/arch")  # Linux >= 6.1
     if name is not None:
         return name.strip()
     # The first page suffices. For the whole file the kernel would measure the frequency of every CPU.
-    return arch_of(_text(f"{procfs_root}/cpuinfo", pages=1) or "")
+    return arch_of(read_text(f"{procfs_root}/cpuinfo", pages=1) or "")
 
 
 def _first(candidates: Sequence[str], names: frozenset[str]) -> str:
     return next((name for name in candidates if name in names), "")
-
-
-def _numbered(names: frozenset[str], prefix: str) -> list[int]:
-    """The numbers n of the names `<prefix>n`, ascending."""
-    numbers = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    return sorted(int(number) for number in numbers if number.isdecimal())
-
-
-def _names(directory: str) -> frozenset[str]:
-    """The names in a directory; none if it is absent."""
-    try:
-        return frozenset(os.listdir(directory))  # noqa: PTH208 - Path.iterdir makes an object of each name
-    except OSError:
-        return frozenset()
-
-
-def _text(path: str, pages: int = 64) -> str | None:
-    """The file's text, or None if it cannot be read. Uses system calls, because `open` takes three times as long."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        text = os.read(file, PAGE)
-        if len(text) == PAGE:
-            text += _rest(lambda: os.read(file, PAGE), pages - 1)
-    except OSError:
-        return None  # ENODEV, EINVAL: the files of a CPU disappear when it goes offline
-    finally:
-        os.close(file)
-    return text.decode("ascii", "replace").rstrip("\0\n")
-
-
-def _rest(read_page: Callable[[], bytes], pages: int) -> bytes:
-    parts: list[bytes] = []
-    for _ in range(pages):
-        parts.append(read_page())
-        if not parts[-1]:
-            break
-    return b"".join(parts)

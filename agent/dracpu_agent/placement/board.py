@@ -7,6 +7,7 @@ asked. It keeps only the order in which pushes are due; each push is computed wh
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
@@ -24,6 +25,18 @@ class Division:
     shared: CpuSet  # for containers without claims; empty only when claims hold every CPU that is online
     granted: Mapping[str, CpuSet]  # CDI device -> CPUs, of every held claim
     exclusive: CpuSet  # every CPU that a claim holds
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A container that is about to start, perhaps on CPUs that are not its own; only its cgroup can show that."""
+
+    tracked: Tracked
+    events: int  # of the container before its cgroup was read
+
+
+# A refused start ends the container. The kubelet creates another one, except for a pod that never restarts.
+REPLACED: Final = "the kubelet creates it again, unless the pod's restartPolicy is Never"
 
 
 class Board:
@@ -72,6 +85,7 @@ class Board:
         for container in containers:
             stage = Stage.RUNNING if container.started else Stage.CREATED
             found = Tracked(container, uses_of(container), stage, sent=container.cpus, possible=None)
+            found.unattended = not container.started
             known = former.get(container.id)
             if known and known.stage is stage is Stage.RUNNING and known.confirmed and known.sent == container.cpus:
                 # otherwise the runtime's record proves nothing: its CPUs may not have reached the cgroup
@@ -82,9 +96,12 @@ class Board:
         taken = sum(map(size_of, records))
         return (*records, *self.take_updates(division, growing=True, repeating=not self.pushes, taken=taken))
 
-    def _update_records(self, division: Division) -> Iterator[ContainerUpdate]:
-        """Updates of containers that are not started: they take effect where the cgroup is not written yet."""
+    def _update_records(self, division: Division, clearing: CpuSet | None = None) -> Iterator[ContainerUpdate]:
+        """Updates of containers that are not started, or of those that may start on `clearing`: they take effect where
+        the cgroup is not written yet."""
         for tracked in self._tracked.values():
+            if clearing is not None and not tracked.may_come_to(clearing - self._own(tracked, division)):
+                continue
             wanted = self._wanted(tracked.uses, division)
             if tracked.stage is Stage.CREATED and wanted and wanted != tracked.sent:
                 tracked.send_in_reply(wanted)
@@ -104,6 +121,8 @@ class Board:
             self._check_nobody_comes_to(cpus, uses, division)
         clearing = cpus if uses else EMPTY
         updates = self.take_updates(division, growing=not self.pushes, repeating=True, clearing=clearing)
+        if uses:
+            updates += tuple(self._update_records(division, clearing))
         moved = tuple(update.container_id for update in updates)
         self._tracked[container.id] = Tracked(container, uses, Stage.CREATING, sent=cpus, possible=cpus, moved=moved)
         return Placement(cpus, updates)
@@ -115,32 +134,39 @@ class Board:
             tracked.stage = Stage.CREATED
             tracked.moved = ()
 
+    def begin_start(self, container: Container, uses: frozenset[Use], division: Division) -> Doubt | None:
+        """The runtime is about to start a container; returns a doubt about its CPUs that its cgroup can resolve."""
+        tracked = self._tracked.get(container.id)
+        if tracked is None:  # its creation was not reported, or took too long
+            tracked = Tracked(container, uses, Stage.CREATED, sent=EMPTY, possible=None)
+            self._tracked[container.id] = tracked
+        return Doubt(tracked, tracked.events) if self._starts_elsewhere(tracked, division) else None
+
+    def resolve(self, doubt: Doubt, cpus: CpuSet) -> None:
+        """The cgroup of the container allows these CPUs."""
+        if doubt.events == doubt.tracked.events:
+            self._queue.clear()
+            doubt.tracked.possible = cpus
+
     def check_start(self, container: Container, division: Division) -> None:
-        """Refuses to start a container that was not placed, or that may run on CPUs of another container's claim.
+        """Refuses to start a container that may run on CPUs of another container's claim, or off its own claims.
 
         CPUs of a claim that no container uses yet are no reason: those are created after this container has started,
-        and move it.
+        and move it. A container without claims whose cgroup was written while no agent was connected starts, as it
+        would have without the agent, and is moved by the first push; a claim's program may read its CPUs only once,
+        when it starts.
         """
         tracked = self._tracked.get(container.id)
         if tracked is None:
-            raise PlacementError(
-                f"container {container.name} was created while the agent was not connected, so it has no CPUs yet: "
-                "the kubelet creates it again"
-            )
-        own = self._own(tracked, division)
-        foreign = self._occupied(tracked, division) - own
-        if tracked.possible is None:
-            refused = bool(tracked.uses or foreign)
-        else:
-            right = own | self._wanted(tracked.uses, division)
-            astray = not tracked.possible <= right if tracked.uses else not tracked.possible.isdisjoint(foreign)
-            refused = astray or tracked.possible.isdisjoint(division.online)
-        if refused:
-            known = f'CPUs "{tracked.possible}"' if tracked.possible else "the CPUs"
-            raise PlacementError(
-                f"{known} of container {container.name} were changed while it was being created: "
-                "the kubelet creates it again"
-            )
+            raise PlacementError(f"container {container.name} has ended, or the agent connects anew: {REPLACED}")
+        moved_at_once = tracked.unattended and not (tracked.uses or tracked.overdue) and self.pushes
+        if not moved_at_once and self._starts_elsewhere(tracked, division):
+            known = f'CPUs "{tracked.possible}"' if tracked.possible else "CPUs that are not known"
+            if tracked.possible is not None and tracked.possible.isdisjoint(division.online):
+                wrong = "which are offline"
+            else:
+                wrong = "which are not those of its claims" if tracked.uses else "where others run on their claims"
+            raise PlacementError(f"container {container.name} would start on {known}, {wrong}: {REPLACED}")
         if tracked.stage is not Stage.RUNNING:
             tracked.stage = Stage.STARTING
 
@@ -300,11 +326,25 @@ class Board:
         # while the kubelet's update is pending, nothing that is sent can be confirmed
         return bool(wanted) and (wanted != tracked.sent or not (tracked.confirmed or tracked.pending))
 
+    def _starts_elsewhere(self, tracked: Tracked, division: Division) -> bool:
+        """True when a container may start on CPUs that others' claims use, or off the CPUs of its own claims."""
+        own = self._own(tracked, division)
+        foreign = self._occupied(tracked, division) - own
+        if tracked.possible is None:
+            return bool(tracked.uses or foreign)
+        right = own | self._wanted(tracked.uses, division)
+        astray = not tracked.possible <= right if tracked.uses else not tracked.possible.isdisjoint(foreign)
+        return astray or tracked.possible.isdisjoint(division.online)
+
     def _check_nobody_comes_to(self, cpus: CpuSet, uses: frozenset[Use], division: Division) -> None:
-        """Refuses to create a claim's container on CPUs that no update can clear at this moment."""
+        """Refuses to create a claim's container on CPUs that no update can clear at this moment.
+
+        The kubelet repeats a creation that was refused, for every pod. It never repeats a start for some pods, so the
+        container that is being created comes second to those that are about to start.
+        """
         for tracked in self._tracked.values():
-            starts = tracked.stage is Stage.STARTING or bool(tracked.pending)
-            if starts and tracked.may_come_to(cpus - self._own(tracked, division)):
+            given_up = tracked.overdue and tracked.stage in (Stage.CREATING, Stage.CREATED)
+            if not given_up and tracked.may_come_to(cpus - self._own(tracked, division)):
                 raise PlacementError(
                     f"container {tracked.container} is being started or changed and may still run on CPUs of the "
                     "claim: the kubelet retries"

@@ -27,7 +27,7 @@ class Container:
     pod_name: str
     pod_uid: str
     cdi_devices: tuple[str, ...] = ()  # fully qualified: vendor/class=name
-    env: tuple[str, ...] = ()  # "NAME=value"; only names with our prefix are kept
+    env: tuple[str, ...] = ()  # "NAME=value"; only names that begin as the drivers' variables are kept
     cpus: CpuSet = EMPTY  # what its cgroup allows, by the runtime's record; empty: not limited
     started: bool = True  # False: the runtime lists it as created
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from dracpu_agent.placement.board import Board, Division
+from dracpu_agent.placement.board import Board, Division, Doubt
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
 from dracpu_api.cpuset import CpuSet
@@ -39,12 +39,16 @@ class Containers:
     """
 
     def __init__(
-        self, division: Division, unused: Callable[[frozenset[str] | None], None], changed: Callable[[], None]
+        self,
+        division: Division,
+        evidences: Evidences,
+        unused: Callable[[frozenset[str] | None], None],
+        changed: Callable[[], None],
     ) -> None:
         self.runtime = RuntimeInfo()
         self.connection = Connection.DISCONNECTED
         self.division = division
-        self._evidences = Evidences({})
+        self._evidences = evidences
         self._board = Board()
         self._ended: set[str] = set()  # until they are removed: a late report of a start or update revives none of them
         self._unused = unused
@@ -137,6 +141,19 @@ class Containers:
     def created(self, container_id: str) -> None:
         """The runtime has stored the container."""
         self._board.created(container_id)
+        self._changed()
+
+    def begin_start(self, container: Container) -> Doubt | None:
+        """The runtime is about to start a container; returns a doubt about its CPUs that only its cgroup can resolve.
+        Raises when its creation was not reported and its claims are not proven."""
+        if container.id in self._ended or not self.synchronized:
+            return None
+        uses = frozenset() if container.id in self._board else self._uses_of(container)
+        return self._board.begin_start(container, uses, self.division)
+
+    def resolve(self, doubt: Doubt, cpus: CpuSet) -> None:
+        """The cgroup of the container allows these CPUs."""
+        self._board.resolve(doubt, cpus)
         self._changed()
 
     def check_start(self, container: Container) -> None:

@@ -1,20 +1,25 @@
 """Finds the claims that a container belongs to, or refuses a container that cannot prove its claim.
 
 The CDI devices that the runtime passes on come from the kubelet and cannot be forged by a pod. A runtime that does not
-pass them leaves the environment, which a pod can write: there a name counts only together with the exact cpuset, the
+pass them leaves the environment, which a pod can write: there a name counts only together with the exact value, the
 claim's namespace and a pod that the claim is reserved for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import Container
-from dracpu_api import names
-from dracpu_api.cpuset import CpuSet
+from dracpu_api.names import DriverNames
 
-_RESERVED: Final = f"pods must not set variables that start with {names.CDI_ENV_PREFIX}"
+
+@dataclass(frozen=True, slots=True)
+class CdiDevice:
+    """A device that gives a container one use of a claim, by variables of its environment."""
+
+    name: str  # qualified: kind=name
+    variables: tuple[tuple[str, str], ...]  # names and values
 
 
 class Claim(Protocol):
@@ -28,8 +33,8 @@ class Claim(Protocol):
     def consumers(self) -> frozenset[str]:
         """UIDs of the pods that the claim is reserved for."""
 
-    def cdi_devices(self) -> Iterator[tuple[str, str, CpuSet]]:
-        """CDI device, environment variable and CPUs of each use."""
+    def cdi_devices(self) -> Iterator[CdiDevice]:
+        """One for each use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Use:
     """A container's part in a claim."""
 
     claim_uid: str
-    cdi_device: str  # without the kind
+    cdi_device: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +50,7 @@ class Evidence:
     """The marks of a container that the kubelet has given one use of a claim."""
 
     use: Use
-    env: str
-    cpus: CpuSet
+    variables: tuple[tuple[str, str], ...]
     namespace: str
     consumers: frozenset[str]
 
@@ -54,11 +58,15 @@ class Evidence:
 class Evidences:
     """The evidence for every use of every held claim, by what containers carry."""
 
-    def __init__(self, claims: Mapping[str, Claim], former: "Evidences | None" = None) -> None:
+    def __init__(
+        self, drivers: Sequence[DriverNames], claims: Mapping[str, Claim], former: "Evidences | None" = None
+    ) -> None:
         """Takes over what `former` has of claims that have not changed since."""
         known = former._of_claim if former else {}
+        self.kinds = tuple(f"{driver.cdi_kind}=" for driver in drivers)
+        self.prefixes = tuple(driver.variables for driver in drivers)
         self.by_device: dict[str, Evidence] = {}
-        self.by_env: dict[str, Evidence] = {}
+        self.by_variable: dict[str, tuple[Evidence, str]] = {}  # with the variable's value
         self._of_claim: dict[str, tuple[Claim, tuple[Evidence, ...]]] = {}
         for uid, claim in claims.items():
             entry = known.get(uid)
@@ -67,12 +75,12 @@ class Evidences:
             self._of_claim[uid] = entry
             for evidence in entry[1]:
                 self.by_device[evidence.use.cdi_device] = evidence
-                self.by_env[evidence.env] = evidence
+                self.by_variable |= {name: (evidence, value) for name, value in evidence.variables}
 
 
 def _evidences_of(uid: str, claim: Claim) -> Iterator[Evidence]:
-    for device, env, cpus in claim.cdi_devices():
-        yield Evidence(Use(uid, device), env, cpus, claim.namespace, claim.consumers)
+    for device in claim.cdi_devices():
+        yield Evidence(Use(uid, device.name), device.variables, claim.namespace, claim.consumers)
 
 
 class UnprovenError(PlacementError):
@@ -89,46 +97,48 @@ class UnknownConsumerError(UnprovenError):
 
 def uses_of(container: Container, evidences: Evidences, *, cdi_is_passed: bool) -> frozenset[Use]:
     """The claims that the container belongs to, none for a container without claims."""
-    proven = [_proven_by_cdi(device, evidences) for device in _our_cdi_devices(container)]
-    variables = [entry.partition("=")[::2] for entry in container.env if entry.startswith(names.CDI_ENV_PREFIX)]
+    devices = [device for device in container.cdi_devices if device.startswith(evidences.kinds)]
+    proven = [_proven_by_cdi(device, evidences) for device in devices]
+    variables = [entry.partition("=")[::2] for entry in container.env if entry.startswith(evidences.prefixes)]
     if proven or cdi_is_passed:
-        _check_variables(container, variables, proven)
+        _check_variables(container, variables, proven, _rule(evidences))
         return frozenset(evidence.use for evidence in proven)
-    return frozenset(_proven_by_env(container, name, value, evidences) for name, value in variables)
-
-
-def _our_cdi_devices(container: Container) -> Iterator[str]:
-    prefix = f"{names.CDI_KIND}="
-    return (device.removeprefix(prefix) for device in container.cdi_devices if device.startswith(prefix))
+    return frozenset(_proven_by_variable(container, name, value, evidences) for name, value in variables)
 
 
 def _proven_by_cdi(device: str, evidences: Evidences) -> Evidence:
     evidence = evidences.by_device.get(device)
     if evidence is None:
-        raise UnprovenError(f"{names.CDI_KIND}={device} is not prepared on this node: its CPUs are not known")
+        raise UnprovenError(f"{device} is not prepared on this node: what it holds is not known")
     return evidence
 
 
-def _check_variables(container: Container, variables: Iterable[tuple[str, str]], proven: Iterable[Evidence]) -> None:
+def _check_variables(
+    container: Container, variables: Iterable[tuple[str, str]], proven: Iterable[Evidence], rule: str
+) -> None:
     """Refuses variables that the container's CDI devices did not set."""
-    expected = {evidence.env: str(evidence.cpus) for evidence in proven}
+    expected = dict(variable for evidence in proven for variable in evidence.variables)
     for name, value in variables:
         if name not in expected:
             raise UnprovenError(
-                f"container {container.name} sets {name}, but the kubelet gave it no such claim: {_RESERVED}"
+                f"container {container.name} sets {name}, but the kubelet gave it no such claim: {rule}"
             )
         if value != expected[name]:
             raise UnprovenError(
-                f'container {container.name} sets {name} to "{value}", its claim holds "{expected[name]}": {_RESERVED}'
+                f'container {container.name} sets {name} to "{value}", its claim holds "{expected[name]}": {rule}'
             )
 
 
-def _proven_by_env(container: Container, name: str, value: str, evidences: Evidences) -> Use:
-    evidence = evidences.by_env.get(name)
-    if evidence is None or evidence.namespace != container.namespace or value != str(evidence.cpus):
+def _rule(evidences: Evidences) -> str:
+    return f"pods must not set variables that start with {' or '.join(evidences.prefixes)}"
+
+
+def _proven_by_variable(container: Container, name: str, value: str, evidences: Evidences) -> Use:
+    evidence, expected = evidences.by_variable.get(name, (None, ""))
+    if evidence is None or evidence.namespace != container.namespace or value != expected:
         raise UnprovenError(
             f'container {container.name} sets {name}="{value}", which is not a claim prepared for its namespace: '
-            f"{_RESERVED}"
+            f"{_rule(evidences)}"
         )
     if container.pod_uid not in evidence.consumers:
         raise UnknownConsumerError(

@@ -36,6 +36,7 @@ class Tracked:
     pending: CpuSet = EMPTY  # the answer to the kubelet's update, which the runtime may apply at any moment
     replied: bool = False  # a reply has included `sent` since the container runs
     moved: tuple[str, ...] = ()  # containers that the reply to its creation moves
+    unattended: bool = False  # its cgroup may have been written while no agent was connected
     overdue: bool = False  # its next event has not come for so long that nothing waits for it any more
     events: int = 0  # grows with each event that may change its CPUs
 

@@ -96,18 +96,18 @@ def _config(node: NodeState, applied: Condition) -> Condition:
     """The settings may be applied, and yet not hold for every CPU: claims keep what they have."""
     if not applied.true or node.spec is None:
         return applied
-    if node.settling:
+    if node.cpus.settling:
         message = f"the former devices stay published for {node.spec.settle_seconds} s, closed to new claims"
         return Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.SETTLING, message)
-    keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.reserved)]
+    keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.cpus.reserved)]
     if keeping:
-        named = _some([f"{claim.ref} ({claim.cpus & node.reserved})" for claim in keeping])
+        named = _some([f"{claim.ref} ({claim.cpus & node.cpus.reserved})" for claim in keeping])
         message = f"reserved CPUs are still held by claims, which keep them until their pods end: {named}"
         return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.RESERVED_CPUS_HELD, message)
-    if draining := node.draining():
+    if draining := node.cpus.draining():
         message = f"claims of the former devices keep their CPUs until their pods end: {_some(map(str, draining))}"
         return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.DRAINING, message)
-    if ungrouped := node.ungrouped():
+    if ungrouped := node.cpus.ungrouped():
         message = (
             f"no device offers CPUs {ungrouped}: the kernel reports no group for them, pods without claims use them"
         )
@@ -173,7 +173,7 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
             "a newer agent prepared claims whose records this agent cannot read; they keep their CPUs: install the "
             f"newer version again, or delete the pods that use them: {named}",
         )
-    if offline := node.offline():
+    if offline := node.cpus.offline():
         yield (
             NodeReason.CPUS_OFFLINE,
             "CPUs of claims are offline or forbidden, the claims keep them until their pods end: "
@@ -195,7 +195,7 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
             f"CPUs {forbidden} are not offered: pods cannot use them, because they are outside of the cpuset of the "
             "cgroup that contains all pods",
         )
-    if isolated := node.topology.isolated & (node.topology.online - node.reserved):
+    if isolated := node.topology.isolated & (node.topology.online - node.cpus.reserved):
         yield (
             NodeReason.CPUS_ISOLATED,
             f"the kernel does not balance CPUs {isolated} (isolcpus), on which containers without claims may run: "

@@ -16,7 +16,7 @@ def document_of(node: NodeState, conditions: Iterable[Condition]) -> dict[str, A
     return {
         "node": node.node_name,
         "revision": node.spec.revision if node.spec else "",
-        "reserved": str(node.reserved),
+        "reserved": str(node.cpus.reserved),
         "exclusive": str(node.division.exclusive),
         "shared": str(node.division.shared),
         "containers": {"total": len(node.containers), "pinned": node.containers.pinned()},
@@ -59,7 +59,7 @@ def _claim(claim: HeldClaim) -> dict[str, Any]:
 
 def gauges_of(node: NodeState) -> NodeGauges:
     """The node in numbers."""
-    held, reserved = node.division.exclusive, node.reserved & node.topology.online
+    held, reserved = node.division.exclusive, node.cpus.reserved & node.topology.online
     return NodeGauges(
         allocated=len(held),
         available=len(node.topology.online - reserved - held),

@@ -18,11 +18,11 @@ def phase_of(node: NodeState, conditions: Iterable[Condition]) -> Phase:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[NodeCondition.CONFIG_APPLIED].reason == NodeReason.REFUSED:
         return Phase.FAILED
-    if node.settling:
+    if node.cpus.settling:
         return Phase.SETTLING
     if node.spec is None or not by_type[NodeCondition.SLICES_PUBLISHED].true:
         return Phase.PENDING
-    return Phase.DRAINING if node.draining() else Phase.READY
+    return Phase.DRAINING if node.cpus.draining() else Phase.READY
 
 
 class TopologyDescription:
@@ -87,7 +87,7 @@ def topology_of(topology: Topology) -> dict[str, Any]:
 
 def _cpus(node: NodeState) -> Mapping[str, Any]:
     sets = {
-        "reserved": node.reserved & node.topology.online,
+        "reserved": node.cpus.reserved & node.topology.online,
         "exclusive": node.division.exclusive,
         "shared": node.division.shared,
     }

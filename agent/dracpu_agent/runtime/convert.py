@@ -8,7 +8,7 @@ from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
-from dracpu_api.names import CDI_ENV_PREFIX
+from dracpu_api.names import VARIABLES
 
 # The kubelet sets these labels on every container. They replace what the runtime leaves out: CRI-O the container's
 # name, containerd the pod after a restart of containerd. A pod cannot set them.
@@ -79,7 +79,7 @@ def _from_labels(message: nri.Container) -> Container:
         pod_name=labels.get(_LABEL_POD_NAME, ""),
         pod_uid=labels.get(_LABEL_POD_UID, ""),
         cdi_devices=tuple(device.name for device in message.CDI_devices),
-        env=tuple(entry for entry in message.env if entry.startswith(CDI_ENV_PREFIX)),
+        env=tuple(entry for entry in message.env if entry.startswith(VARIABLES)),
         cpus=_cpus(message.linux.resources.cpu.cpus),
         started=message.state != nri.CONTAINER_CREATED,
     )

@@ -68,8 +68,8 @@ class RuntimeHandler(Protocol):
         Called after the creation and again before the start, as not every runtime reports both.
         """
 
-    def start(self, container: Container) -> None:
-        """Allows the container to start; PlacementError prevents it."""
+    async def start(self, container: Container) -> None:
+        """Allows the container to start; PlacementError prevents it. Cancelled as `create` is."""
 
     def started(self, container: Container) -> None:
         """The container runs: before that, updates change only the runtime's record of it."""
@@ -161,11 +161,8 @@ class Hooks:
         return _reply(nri.StartContainerResponse())
 
     async def _decide_start(self, call: Call, container: Container) -> None:
-        async def decide() -> None:
-            self._handler.start(container)
-
         self._report_created(container.id)  # for runtimes that send no PostCreateContainer
-        await self._decide(call, container, decide())
+        await self._decide(call, container, self._handler.start(container))
 
     async def _update(self, call: Call) -> Reply:
         request = _read(nri.UpdateContainerRequest, call)

@@ -29,8 +29,9 @@ CONNECT_TIMEOUT: Final = 5.0
 # The runtime registers one plugin after the other, and waits for slow container stops meanwhile (containerd#14083):
 # giving up early would only move us to the end of the queue (nri#292).
 REGISTER_TIMEOUT: Final = 300.0
-# An update waits until all plugins have answered the current hook, and for the update of the cgroup.
-PUSH_TIMEOUT: Final = 10.0
+# An update waits for the hooks and the kubelet's calls before it, which take many seconds on a node that is overloaded.
+# containerd aborts an update whose time is over, so that a shorter time would have it repeat the same work.
+PUSH_TIMEOUT: Final = 60.0
 
 log = structlog.get_logger("runtime")
 

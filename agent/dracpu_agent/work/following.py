@@ -73,5 +73,5 @@ class Following:
     def _note_applied(self) -> None:
         if self._node.spec is None:
             self._applied_revision = ""
-        elif self._slices.published and not self._node.settling:
+        elif self._slices.published and not self._node.cpus.settling:
             self._applied_revision = self._node.spec.revision

@@ -38,8 +38,8 @@ class Lingering:
         """Reads them once, and those of a claim that is about to be released."""
         claims = [claim for uid, claim in self._node.claims.items() if claim.lingering or uid == given_up]
         pods = frozenset(pod for claim in claims for pod in claim.consumers)
-        self._node.set_running_pods(await in_file_thread(self._tree.running, pods) if pods else pods)
-        self._report(self._node.kept_for_processes())
+        self._node.claims.set_running_pods(await in_file_thread(self._tree.running, pods) if pods else pods)
+        self._report(self._node.claims.kept_for_processes())
 
     async def run(self) -> NoReturn:
         """Reads them every second until cancelled."""

@@ -96,10 +96,10 @@ class Outcomes:
 
     def replug(self, topology: Topology) -> bool:
         """Takes over the machine as it was read anew; False when nothing has changed. Warns when claims miss CPUs."""
-        before = self._node.offline()
+        before = self._node.cpus.offline()
         if not self._node.replug(topology):
             return False
-        lost = {uid: cpus for uid, cpus in self._node.offline().items() if not cpus <= before.get(uid, EMPTY)}
+        lost = {uid: cpus for uid, cpus in self._node.cpus.offline().items() if not cpus <= before.get(uid, EMPTY)}
         if lost:
             log.warning("claims can no longer use some of their CPUs", claims=len(lost), cpus=str(union(lost.values())))
             note = f"CPUs of claims went offline or were forbidden: {name_offline(self._node, lost)}"

@@ -3,7 +3,8 @@
 Containers without claims get CPUs that became free through pushes, one container a call, one call at a time. The
 content of a push is computed when it is sent, so a grant cancels every push that is not sent yet; Prepare waits for a
 push under way, because the runtime may apply it after the reply of a later hook. It also waits while other containers
-are being started on CPUs of the claim: no update reaches them before they run.
+are being created and started on CPUs of the claim: no update reaches them before they run. Where the CPUs on which a
+container is about to start are in doubt, its cgroup is read: the runtime has written it by then.
 """
 
 import asyncio
@@ -20,12 +21,13 @@ from dracpu_agent.placement.container import Container, ContainerUpdate, Placeme
 from dracpu_agent.placement.containers import Connection, UnprovenContainer
 from dracpu_agent.placement.proof import UnknownConsumerError
 from dracpu_agent.work.retries import Retries
+from dracpu_api.cpuset import CpuSet
 from dracpu_api.errors import DriverError
 
-PUSH_SECONDS: Final = 10.0
+PUSH_SECONDS: Final = 25.0  # a Prepare waits so long for a push under way; the kubelet gives it 45 s
 READ_AGAIN_SECONDS: Final = 30.0  # a claim that could not be read for a container that runs already
-# A container starts within a second of its creation. After a longer wait the claim is prepared all the same: the start
-# is refused then if the claim's containers are there first.
+# A container starts within a second of its creation. After a longer wait the claim is prepared all the same: its
+# containers are created after the others have started, or when REPORT_SECONDS have passed.
 SETTLE_SECONDS: Final = 3.0
 # The report of a start or update may never come, as another plugin's error ends the runtime's round of calls.
 REPORT_SECONDS: Final = 30.0
@@ -49,10 +51,14 @@ class Pinning:
         node: NodeState,
         learn_consumers: Callable[[str], Awaitable[None]],
         count_push: Callable[[bool], None],
+        read_cpus: Callable[[str, str], Awaitable[CpuSet | None]],
     ) -> None:
+        """`read_cpus` reads which CPUs the cgroup of a container allows, by the UIDs of its pod and its own id; None if
+        that is not known."""
         self._node = node
         self._learn_consumers = learn_consumers
         self._count_push = count_push
+        self._read_cpus = read_cpus
         self._wake = asyncio.Event()
         self._to_prove: list[UnprovenContainer] = []
         self._prove_at: float | None = None  # when claims that could not be read are read again
@@ -98,10 +104,16 @@ class Pinning:
         self._node.containers.created(container_id)
         self.wake()
 
-    def start(self, container: Container) -> None:
+    async def start(self, container: Container) -> None:
         """Raises PlacementError when the container was not placed, or its CPUs were given to a claim since."""
-        self._node.containers.check_start(container)
         self._expect_report(container.id)
+        containers = self._node.containers
+        if doubt := containers.begin_start(container):
+            found = await self._read_cpus(container.pod_uid, container.id)
+            log.debug("cgroup read before a start", container=str(container), cpus=str(found))
+            if found is not None:
+                containers.resolve(doubt, found)
+        containers.check_start(container)
 
     def started(self, container: Container) -> None:
         """The container runs, so that updates reach it."""

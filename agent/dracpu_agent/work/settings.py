@@ -68,8 +68,8 @@ class ApplySettings:
             "settings applied",
             revision=decoded.revision,
             mode=settings.mode,
-            reserved=str(self._node.reserved),
-            settling=self._node.settling,
+            reserved=str(self._node.cpus.reserved),
+            settling=self._node.cpus.settling,
             outstanding=len(decoded.outstanding),
         )
         if settings.ignored:

@@ -15,15 +15,15 @@ from typing import Any, Final, Protocol
 import structlog
 
 from dracpu_agent.cdi.files import CdiDirectory
-from dracpu_agent.cdi.spec import qualified
 from dracpu_agent.checkpoint.statefile import StateFile
 from dracpu_agent.claims.audit import Finding, look
 from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
+from dracpu_agent.claims.holding import Granted
 from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.claims.request import consumer_uids, read_request
+from dracpu_agent.claims.request import consumer_uids
 from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.file_threads import in_file_thread
-from dracpu_agent.node import Granted, NodeState
+from dracpu_agent.node import NodeState
 from dracpu_agent.work.readiness import RUNTIME_SECONDS, Readiness
 
 READ_SECONDS: Final = 15.0
@@ -136,7 +136,7 @@ class ClaimTransactions:
             return
         read = await self._claims.read(claim.ref, READ_KNOWN_SECONDS)
         if read["metadata"]["uid"] == uid:
-            self._node.set_consumers(uid, frozenset(consumer_uids(read)))
+            self._node.claims.set_consumers(uid, frozenset(consumer_uids(read)))
             self._state_file.save_soon()
 
     async def _prepare(self, ref: ClaimRef) -> HeldClaim:
@@ -163,7 +163,7 @@ class ClaimTransactions:
                 read = await self._claims.read_with_retries(ref, READ_SECONDS)
         except NotReadyError as error:
             await self._readiness.wait(until)
-            granted = self._node.grant_held(ref.uid)
+            granted = self._node.claims.grant_held(ref.uid)
             if granted is None:
                 raise
             log.warning(
@@ -172,18 +172,19 @@ class ClaimTransactions:
                 error=str(error),
             )
             return granted
-        request = read_request(ref, read, self._node.node_name)
-        if not known and self._node.topology.pcie_roots:
-            request = request.with_roots(await self._claims.roots_beside(read))
+        driver = self._node.cpus
+        request = driver.read(ref, read)
+        if not known and driver.aligns:
+            request = driver.aligned(request, await self._claims.roots_beside(read))
         await self._readiness.wait(until)  # the runtime may have gone away during the reads
-        return self._node.grant(request)
+        return self._node.claims.grant(request)
 
     async def _unprepare(self, ref: ClaimRef) -> None:
         await in_file_thread(self._cdi.delete, ref.uid)
         held = ref.uid in self._node.claims
         if held:
             await self._look_at_pods(ref.uid)
-            idle = self._node.release(ref.uid)
+            idle = self._node.claims.release(ref.uid)
             log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
         if held or self._state_file.may_contain(ref.uid):  # the write of an earlier call may have failed
             await self._state_file.save()
@@ -202,7 +203,7 @@ class ClaimTransactions:
                 del self._busy[uid]
 
     async def _undo(self, granted: Granted) -> None:
-        self._node.undo(granted)
+        self._node.claims.undo(granted)
         if not granted.fresh:
             return
         self._state_file.save_soon()
@@ -218,7 +219,7 @@ def _prepared_devices(claim: HeldClaim) -> Sequence[PreparedDevice]:
     devices = []
     for grant in claim.grants:
         use = grant.base_request if len(claim.requests) > 1 else None
-        cdi_id = cdi_ids.pop(use, None)
-        ids = (qualified(cdi_id[0]),) if cdi_id else ()
+        cdi_device = cdi_ids.pop(use, None)
+        ids = (cdi_device.name,) if cdi_device else ()
         devices.append(PreparedDevice((grant.base_request,), grant.pool, grant.device, grant.share_id, ids))
     return devices

@@ -46,6 +46,16 @@ class Place:
     type: CoreType
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of one NUMA node."""
+
+    numa: int  # the kernel's id
+    kib: int
+    pages: tuple[tuple[int, int, int, int], ...] = ()  # (KiB of a page, pages, free ones, surplus ones)
+    tier: int | None = None  # None: a kernel without memory tiers
+
+
 @dataclass(frozen=True)
 class Machine:
     """A machine: `cores` counts per socket, everything else counts over the whole machine."""
@@ -70,6 +80,7 @@ class Machine:
     isolated: CpuSet = EMPTY
     nohz_full: CpuSet = EMPTY
     pcie: tuple[tuple[str, int], ...] = ()  # PCIe roots, each with its NUMA node; -1: unknown
+    memory: tuple[Memory, ...] = ()
     quirks: frozenset[Quirk] = frozenset()
     given: tuple[Place, ...] = ()  # replaces all counts: each CPU's place, by ascending id; indices are ids
 

@@ -1,7 +1,7 @@
 """Containers and pods use claims in every way that Kubernetes allows; each container gets the CPUs of its requests."""
 
 from dracpu_api.cpuset import CpuSet, union
-from dracpu_api.names import CDI_ENV_PREFIX
+from dracpu_api.names import CPUS
 from dracpu_sandbox.resources import CLAIMS
 from dracpu_sandbox.stories.manifests import NAMESPACE
 from dracpu_sandbox.stories.story import Story
@@ -80,9 +80,9 @@ async def _published(story: Story, claim: str) -> CpuSet:
 async def _expect_own_variable(story: Story, pod: str, container: str, claim: str, cpus: CpuSet) -> None:
     uid = (await story.client.get(CLAIMS, claim, NAMESPACE))["metadata"]["uid"]
     environment = story.node(story.node_of(pod)).environment_of(NAMESPACE, pod, container)
-    found = {name: value for name, value in environment.items() if name.startswith(CDI_ENV_PREFIX)}
+    found = {name: value for name, value in environment.items() if name.startswith(CPUS.variables)}
     story.expects(
         f"{container} has only the variable of its own request",
-        found == {f"{CDI_ENV_PREFIX}{uid}_{container}": str(cpus)},
+        found == {f"{CPUS.variables}{uid}_{container}": str(cpus)},
         found,
     )

@@ -1,6 +1,6 @@
 """A pod names another pod's claim in its environment: it is rejected, and the other pod keeps its CPUs exclusively."""
 
-from dracpu_api.names import CDI_ENV_PREFIX
+from dracpu_api.names import CPUS
 from dracpu_sandbox.stories.story import Story
 
 MACHINES = ("lab",)
@@ -13,9 +13,9 @@ async def play(story: Story) -> None:
     held, claim = story.cpus("victim"), await story.claim_of("victim")
 
     # the variable that the driver adds to the containers of a claim only
-    forged = {f"{CDI_ENV_PREFIX}{claim['metadata']['uid']}": str(held)}
+    forged = {f"{CPUS.variables}{claim['metadata']['uid']}": str(held)}
     await story.pod("forger", node=node, environment=forged)
-    await story.until_waiting("forger", because=CDI_ENV_PREFIX)
+    await story.until_waiting("forger", because=CPUS.variables)
     story.expects_cpus("victim", held)
 
     await story.pod("honest", node=node)

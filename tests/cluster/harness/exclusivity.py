@@ -19,7 +19,8 @@ from typing import Final
 from dracpu_api.cpuset import CpuSet, union
 from harness.samples import SampleLog, Snapshot, cpus_of
 
-# An agent that has synchronized moves containers that were being started at that moment a little later.
+# An agent that has synchronized moves containers that were being started at that moment a little later: nothing reaches
+# a container between the moment at which the runtime writes its OCI spec and the start of its program.
 REPAIRED_AFTER: Final = 1.0  # seconds
 
 
@@ -113,9 +114,10 @@ class Verdict:
 def judge(log: SampleLog, synchronized: Iterable[float]) -> Verdict:
     """Finds all violations in a log; `synchronized` has the times at which the runtime had synchronized an agent."""
     absences = absences_of_agent(log, synchronized)
+    late = late_repairs(log, absences)
     violations, excused = [], []
     for found in violations_in(log):
-        outside = found.span.without(absences)
+        outside = found.span.without([*absences, *late.get(found.fault.subject, ())])
         inside = found.span.without(outside)
         violations += [Violation(found.fault, span, found.cpus) for span in outside]
         excused += [Violation(found.fault, span, found.cpus) for span in inside]
@@ -133,6 +135,28 @@ def absences_of_agent(log: SampleLog, synchronized: Iterable[float]) -> list[Spa
             spans.append(Span(snapshot.at, answered + REPAIRED_AFTER))
         running_before = running
     return spans
+
+
+def late_repairs(log: SampleLog, absences: Iterable[Span]) -> Mapping[str, list[Span]]:
+    """Returns for each container without claims whose OCI spec was written without an agent, and whose program started
+    later: the span in which the agent can move it first."""
+    repairs: dict[str, list[Span]] = {}
+    for absence in absences:
+        back = absence.end - REPAIRED_AFTER
+        last = max((snapshot for snapshot in log.snapshots if snapshot.at <= back), key=lambda snapshot: snapshot.at)
+        for uid, state in last.states.items():
+            container = log.containers[uid]
+            if state.running or container.variables:
+                continue
+            later = (snapshot for snapshot in log.snapshots if snapshot.at > back)
+            started = next((snapshot.at for snapshot in later if _is_running(snapshot, uid)), None)
+            if started is not None:
+                repairs.setdefault(str(container), []).append(Span(started, started + REPAIRED_AFTER))
+    return repairs
+
+
+def _is_running(snapshot: Snapshot, uid: str) -> bool:
+    return uid in snapshot.states and snapshot.states[uid].running
 
 
 def violations_in(log: SampleLog) -> Iterator[Violation]:

@@ -1,0 +1,73 @@
+"""Reads what a claim asks of the driver dra.cpu.
+
+Nothing is rounded or guessed here: the scheduler has rounded, and an amount that is not a whole number of CPUs means
+that the claim was not allocated for the devices that this node publishes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.claims.parameters import ClaimParameters, parameters_for
+from dracpu_agent.claims.request import Ask, ClaimAllocation, ClaimRequest, Json, read_request
+from dracpu_api import names
+from dracpu_api.quantity import whole_cpus
+
+
+@dataclass(frozen=True, slots=True)
+class CpuAsk(Ask):
+    """One allocation result of dra.cpu."""
+
+    amount: int | None  # None: the device is not shared; the claim gets all of it
+    parameters: ClaimParameters
+    roots: frozenset[str] = frozenset()  # PCIe roots that its CPUs should be close to; not part of the allocation
+
+    def terms(self) -> list[Any]:
+        """The other values that the allocation depends on, for its digest."""
+        return [self.amount, self.parameters.as_json()]
+
+
+CpuRequest = ClaimRequest[CpuAsk]
+
+
+def read_cpu_request(ref: ClaimRef, claim: Json, node_name: str) -> CpuRequest:
+    """Reads a ResourceClaim object, or refuses it."""
+    return read_request(ref, claim, node_name, names.DRIVER, _ask)
+
+
+def with_roots(request: CpuRequest, roots: Mapping[str, frozenset[str]]) -> CpuRequest:
+    """The request with the PCIe roots, by request name, that its CPUs should be close to."""
+    asks = tuple(replace(ask, roots=roots.get(ask.request, frozenset())) for ask in request.asks)
+    return replace(request, asks=asks)
+
+
+def _ask(allocation: ClaimAllocation, result: Json) -> CpuAsk:
+    parameters = parameters_for(result["request"], allocation.configs)
+    if parameters.cpuset is not None and allocation.results_of(result) > 1:
+        raise allocation.refused(
+            result,
+            f'the cpuset "{parameters.cpuset}" cannot apply to several devices: use a separate request with its own '
+            "config for each device",
+        )
+    amount = _amount(allocation, result)
+    return CpuAsk(result["request"], result["pool"], result["device"], result.get("shareID"), amount, parameters)
+
+
+def _amount(allocation: ClaimAllocation, result: Json) -> int | None:
+    consumed = result.get("consumedCapacity")
+    if consumed is None:
+        return None
+    quantity = consumed.get(names.CAPACITY_CPU)
+    if quantity is None:
+        raise allocation.refused(
+            result,
+            f"device {result['device']} was allocated without an amount of {names.CAPACITY_CPU}; the cluster needs the "
+            "feature gate DRAConsumableCapacity",
+        )
+    amount = whole_cpus(str(quantity))
+    if amount is None:
+        raise allocation.refused(
+            result, f"it asks for {quantity} of {names.CAPACITY_CPU}: request a whole number of at least 1"
+        )
+    return amount

@@ -1,0 +1,169 @@
+"""The claims of one driver, from Prepare to Unprepare, whatever it is that they hold.
+
+A claim is granted once: another Prepare of the same allocation gets the same answer. A claim that ends while containers
+still use it lingers, and what it holds becomes free when the last of them has ended.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+from dracpu_agent.claims.grant import CpuGrant
+from dracpu_agent.claims.ledger import HeldClaim, Ledger
+from dracpu_agent.claims.request import A, ClaimRefusedError, ClaimRequest
+from dracpu_agent.errors import ClaimError
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The result of `grant`, with which a failing transaction is undone."""
+
+    claim: HeldClaim
+    fresh: bool  # False: the ledger held the claim already, nothing was taken
+
+
+class Users(Protocol):
+    """The node's containers, by the claims that they use."""
+
+    @property
+    def synchronized(self) -> bool:
+        """True while every container of the node is known."""
+
+    def uses(self, claim_uid: str) -> bool:
+        """True while a container of the claim exists."""
+
+    def pods_of(self, claim_uid: str) -> frozenset[str]:
+        """The UIDs of the pods that have containers of the claim."""
+
+    def forget_unstored(self, claim_uid: str) -> None:
+        """The kubelet has given a claim up: creations of its containers that were never reported again have failed."""
+
+
+class Holding(Mapping[str, HeldClaim], Generic[A]):
+    """Claim UID -> the claim."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        users: Callable[[], Users],
+        choose: Callable[[ClaimRequest[A]], tuple[CpuGrant, ...]],
+        changed: Callable[[], None],
+    ) -> None:
+        """`choose` raises a ClaimError when the driver cannot grant what is requested; `changed` is called after every
+        change of what is held."""
+        self._ledger = ledger
+        self._users = users
+        self._choose = choose
+        self._changed = changed
+        self._running_pods: frozenset[str] = frozenset()  # of lingering claims
+
+    def __getitem__(self, uid: str) -> HeldClaim:
+        return self._ledger.claims[uid]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ledger.claims)
+
+    def __len__(self) -> int:
+        return len(self._ledger.claims)
+
+    # ---- Prepare
+
+    def grant(self, request: ClaimRequest[A]) -> Granted:
+        """Grants a claim what it holds already, or else the driver's choice."""
+        held = self._ledger.find(request.ref.uid)
+        if held is not None and held.digest == request.digest:
+            return self._revive(held, request.consumers)
+        if held is not None and self._users().uses(request.ref.uid):
+            raise ClaimRefusedError(
+                f"claim {request.ref} was allocated anew, but containers still run on the CPUs of its former "
+                "allocation: they have to end first"
+            )
+        if held is not None:
+            self._ledger.release(request.ref.uid)
+        try:
+            claim = HeldClaim(request.ref, self._choose(request), request.consumers, request.digest)
+            self._ledger.take(claim)
+        except ClaimError:
+            if held is not None:
+                self._ledger.take(held)
+            raise
+        self._changed()
+        return Granted(claim, fresh=True)
+
+    def grant_held(self, uid: str) -> Granted | None:
+        """Answers for a claim that the ledger holds, without reading the claim again; None when it holds none."""
+        held = self._ledger.find(uid)
+        return None if held is None else self._revive(held, held.consumers)
+
+    def undo(self, granted: Granted) -> None:
+        """Takes back what `grant` took; what a container uses meanwhile stays held."""
+        uid = granted.claim.ref.uid
+        if not granted.fresh or uid not in self:
+            return
+        if self._users().uses(uid):
+            self._ledger.set_lingering(uid, lingering=True)
+        else:
+            self._ledger.release(uid)
+        self._changed()
+
+    # ---- Unprepare
+
+    def release(self, uid: str) -> bool:
+        """Ends a claim; False when its containers still run, so that it lingers."""
+        if uid not in self:
+            return True
+        users = self._users()
+        users.forget_unstored(uid)
+        in_use = users.uses(uid) or not users.synchronized or self._has_processes(uid)
+        if in_use:
+            self._ledger.set_lingering(uid, lingering=True)
+        else:
+            self._ledger.release(uid)
+        self._changed()
+        return not in_use
+
+    def release_unused(self, uids: frozenset[str] | None) -> None:
+        """Releases those of these claims that linger, as their containers have ended; None: all lingering claims that
+        nothing uses."""
+        for uid in tuple(self) if uids is None else uids:
+            claim = self.get(uid)
+            if claim is None or not claim.lingering or self._users().uses(uid):
+                continue
+            if uids is not None or not self._has_processes(uid):
+                self._ledger.release(uid)
+                self._changed()
+
+    def set_running_pods(self, pods: frozenset[str]) -> None:
+        """The pods of lingering claims in whose cgroups processes run; the runtime may not list their containers."""
+        self._running_pods = pods
+        if self._users().synchronized:
+            self.release_unused(None)
+
+    def kept_for_processes(self) -> frozenset[str]:
+        """The lingering claims without containers whose pods have processes all the same."""
+        lingering = (uid for uid, claim in self.items() if claim.lingering)
+        return frozenset(uid for uid in lingering if self._has_processes(uid) and not self._users().uses(uid))
+
+    # ---- others
+
+    def set_consumers(self, uid: str, reserved_for: frozenset[str]) -> None:
+        """A claim was read again: its pods are those that it is reserved for, and those whose containers still run."""
+        claim = self.get(uid)
+        if claim is not None:
+            self._with_consumers(claim, reserved_for)
+
+    def _revive(self, held: HeldClaim, consumers: frozenset[str]) -> Granted:
+        if held.lingering:
+            held = self._ledger.set_lingering(held.ref.uid, lingering=False)
+            self._changed()
+        return Granted(self._with_consumers(held, consumers), fresh=False)
+
+    def _with_consumers(self, held: HeldClaim, reserved_for: frozenset[str]) -> HeldClaim:
+        consumers = reserved_for | self._users().pods_of(held.ref.uid)
+        if consumers != held.consumers:
+            held = self._ledger.set_consumers(held.ref.uid, consumers)
+            self._changed()
+        return held
+
+    def _has_processes(self, uid: str) -> bool:
+        return not self[uid].consumers.isdisjoint(self._running_pods)

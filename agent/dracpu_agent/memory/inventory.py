@@ -1,0 +1,81 @@
+"""The memory of a machine: how much each NUMA node has, and how many hugepages of each size."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from dracpu_agent.topology.topology import TopologyError
+from dracpu_api.cpuset import CpuSet
+
+_KB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The hugepages of one size on one NUMA node."""
+
+    size: int  # bytes of one page
+    count: int  # without surplus pages: the kernel removes those as soon as nothing uses them
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumaMemory:
+    """The memory of one NUMA node."""
+
+    numa: int
+    cpus: CpuSet  # of this node that are online; none for memory without CPUs, such as HBM, CXL or a GPU's
+    total: int  # bytes that the kernel manages, hugepages included
+    tier: int | None = None  # the kernel's number, lower is faster; None: the kernel does not report tiers
+    pages: tuple[Pages, ...] = ()  # every size that the kernel supports, in ascending order of size
+
+    def pages_of(self, size: int) -> Pages:
+        """The pages of one size; none of a size that the kernel does not support."""
+        return next((pages for pages in self.pages if pages.size == size), Pages(size, 0, 0))
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The NUMA nodes that have memory, ascending."""
+
+    nodes: tuple[NumaMemory, ...]
+
+    @cached_property
+    def by_numa(self) -> Mapping[int, NumaMemory]:
+        """NUMA node -> its memory."""
+        return {node.numa: node for node in self.nodes}
+
+    @cached_property
+    def page_sizes(self) -> Sequence[int]:
+        """Every size of hugepages that the kernel supports, in bytes, ascending."""
+        return sorted({pages.size for node in self.nodes for pages in node.pages})
+
+
+def persistent(total: int, surplus: int) -> int:
+    """The number of pages that stay when nothing uses them. The kernel's total includes surplus pages: those that were
+    taken away while they were in use, or that the kernel added for a moment."""
+    return max(0, total - surplus)
+
+
+def total_in(meminfo: str, source: str) -> int:
+    """MemTotal in bytes, from a NUMA node's meminfo ("Node 0 MemTotal:  16316412 kB") or from /proc/meminfo."""
+    for line in meminfo.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name.split()[-1:] == ["MemTotal"]:
+            return _bytes(value, source)
+    raise TopologyError(f"{source} has no MemTotal")
+
+
+def page_size_in(directory: str) -> int | None:
+    """The bytes of a page, from the name of a directory such as hugepages-2048kB; None for other names."""
+    number = directory.removeprefix("hugepages-").removesuffix("kB")
+    return int(number) * _KB if directory == f"hugepages-{number}kB" and number.isdecimal() else None
+
+
+def _bytes(value: str, source: str) -> int:
+    match value.split():
+        case [number, "kB"] if number.isdecimal():
+            return int(number) * _KB
+        case _:
+            raise TopologyError(f'{source}: MemTotal "{value.strip()}" is not a number of kB')
