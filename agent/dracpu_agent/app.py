@@ -7,22 +7,19 @@ follows its changes back to them.
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 import structlog
 
-from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import StateFile
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster import access
-from dracpu_agent.cluster.claims import ApiClaimReader
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.cpunode import CpuNodeWatch, StatusWriter
-from dracpu_agent.cluster.device_status import DeviceStatusWriter
 from dracpu_agent.cluster.events import Events
-from dracpu_agent.cluster.slices.controller import SliceController
+from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.errors import refusal_in
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroups import CgroupTree
@@ -30,19 +27,18 @@ from dracpu_agent.host.hotplug import Hotplug, report_not_offered
 from dracpu_agent.host.machine import HostMachine
 from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.pod_resources import PodResources
-from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.http import pages
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_agent.observe.state import StateServer
-from dracpu_agent.report.conditions import Standing, conditions_of
+from dracpu_agent.placement.proof import ClaimKey
+from dracpu_agent.report.conditions import Standing, conditions_of, worst_registration, worst_slices
 from dracpu_agent.report.document import document_of
 from dracpu_agent.report.probes import Probes
 from dracpu_agent.runtime.plugin import NriPlugin
+from dracpu_agent.service import DriverService, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.version import __version__
-from dracpu_agent.work.auditing import Auditor
-from dracpu_agent.work.cdi_repair import CdiRepair
 from dracpu_agent.work.changes import Changes
 from dracpu_agent.work.cpu_manager import CpuManagerWatch
 from dracpu_agent.work.delegation import Delegation
@@ -54,8 +50,6 @@ from dracpu_agent.work.recovery import recover
 from dracpu_agent.work.settings import ApplySettings
 from dracpu_agent.work.settling import Settling
 from dracpu_agent.work.tainting import Tainting
-from dracpu_agent.work.transactions import ClaimTransactions
-from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.serving.pages import PageServer
 from dracpu_api.watchdog import watch_process
@@ -66,65 +60,50 @@ log = structlog.get_logger("agent")
 class Agent:
     """One node's agent, from its start to SIGTERM."""
 
-    def __init__(self, options: RunOptions, topology: Topology, api: ApiClient) -> None:
+    def __init__(
+        self, options: RunOptions, topology: Topology, api: ApiClient, others: Sequence[Driver[Any, Any]] = ()
+    ) -> None:
+        """`others` are drivers beside the one of CPUs."""
         machine = _machine(options)
         self._options = options
         self._cgroups = machine.cgroups
         self._damage = ""  # what was wrong with the checkpoint when the agent started
-        self.node = node = NodeState(options.node_name, topology)
+        self.node = node = NodeState(options.node_name, topology, others)
         self._changes = changes = Changes(node)
-        metrics = Metrics(__version__)
+        metrics = Metrics(__version__, tuple(node.holdings))
         events = Events(api, options.node_name, "dracpu-agent")
-        device_status = DeviceStatusWriter(api, names.DRIVER)
-        self._outcomes = outcomes = Outcomes(node, metrics, events, device_status, changes)
+        outcomes = Outcomes(node, metrics, events)
         self._state_file = StateFile(
-            options.state_dir, node.checkpoint, outcomes.checkpoint_written, on_problem=changes.report
+            options.state_dir,
+            node.checkpoint,
+            outcomes.checkpoint_written,
+            on_problem=changes.report,
+            kinds=node.claim_kinds(),
         )
-        self._cdi = CdiDirectory(options.cdi_dir)
-        self._slices = SliceController(api, names.DRIVER, options.node_name, outcomes.slices_changed)
         self._settings = ApplySettings(node, metrics, events, changes)
         status = StatusWriter(api, options.node_name, interval=options.status_interval)
         cpu_node = CpuNodeWatch(api, options.node_name, self._settings.apply, status.observe)
         self._hotplug = Hotplug(machine, lambda: node.topology, outcomes.replug, changes.report)
         self._delegation = Delegation(machine.cgroups, changes)
         self._cpu_manager = CpuManagerWatch(PodResources(options.kubelet_root), changes)
-        claims = ApiClaimReader(api, options.node_name)
         pinning = Pinning(node, self._learn_consumers, outcomes.pushed, self._read_cpus)
         changes.subscribe(pinning.wake)
         self._lingering = Lingering(node, machine.cgroups)
-        self._transactions = ClaimTransactions(
-            node,
-            claims,
-            self._state_file,
-            self._cdi,
-            wait_until_settled=pinning.wait_until_settled,
-            observer=outcomes,
-            look_at_pods=self._lingering.look,
-        )
-        auditor = Auditor(node, claims.read_if_there, self._transactions.release_if_gone, outcomes.released_by_audit)
-        self._cdi_repair = CdiRepair(
-            node,
-            self._cdi,
-            self._transactions.repair_cdi_file,
-            outcomes.cdi_files_repaired,
-            partial(metrics.cdi_repaired, "error"),
-        )
+        shared = Shared(options, api, node, changes, self._state_file, self._lingering, events, metrics)
+        self._services = {
+            name: DriverService(shared, holding, pinning.wait_until_settled, self._cpu_manager.ask_again)
+            for name, holding in node.holdings.items()
+        }
         nri = NriPlugin(options.nri_socket, pinning, answered=metrics.hook_answered)
         probes = Probes(node, self.standing)
-
-        def registered(status: RegistrationStatus) -> None:
-            outcomes.registered(status, slices=self._slices)
-            self._cpu_manager.ask_again()
-
-        self._kubelet = KubeletPlugin(names.DRIVER, options.kubelet_root, self._transactions, probes, registered)
         following = Following(
             node,
             self.standing,
             changes,
             state_file=self._state_file,
             settings=self._settings,
-            slices=self._slices,
-            health_changed=self._kubelet.health_changed,
+            slices={name: service.slices for name, service in self._services.items()},
+            health_changed=[service.kubelet.health_changed for service in self._services.values()],
             status=status,
             metrics=metrics,
         )
@@ -139,32 +118,32 @@ class Agent:
             "settling": Settling(node, changes).run,
             "cpu manager": self._cpu_manager.run,
             "delegation": self._delegation.run,
-            "slices": self._slices.run,
             "cpunode": cpu_node.run,
             "hotplug": self._hotplug.run,
             "status": status.run,
-            "device status": device_status.run,
             "events": events.run,
             "nri": partial(self._connect, nri),
             "pushes": partial(pinning.run, nri),
             "lingering": self._lingering.run,
-            "audit": auditor.run,
-            "cdi files": self._cdi_repair.run,
         }
+        for name, service in self._services.items():
+            self._background |= {f"{work} of {name}": run for work, run in service.background().items()}
 
     async def run(self) -> None:
         """Serves until the task is cancelled; claims, files and slices stay as they are."""
         self._state_file.lock()
         try:
             await in_file_thread(self._recover)
-            await self._cdi_repair.round()
-            self._outcomes.recovered()
+            for service in self._services.values():
+                await service.recovered()
             await self._lingering.look()  # before the runtime lists its containers
             await self._delegation.look()  # before a device is published
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
                 for name, work in self._background.items():
                     group.create_task(work(), name=name)
-                async with _started(self._kubelet):
+                async with contextlib.AsyncExitStack() as sockets:
+                    for service in self._services.values():
+                        await sockets.enter_async_context(_started(service.kubelet))
                     log.info("agent started", node=self._options.node_name, version=__version__)
                     await asyncio.Event().wait()
         finally:
@@ -175,7 +154,8 @@ class Agent:
         await nri.run()
 
     def _recover(self) -> None:
-        self._damage = recover(self.node, self._state_file.load(), self._cdi)
+        directories = (service.cdi for service in self._services.values())
+        self._damage = recover(self.node, self._state_file.load(), *directories)
         self._settings.resumed()
 
     @property
@@ -192,8 +172,10 @@ class Agent:
         """The last report of each side that the agent depends on."""
         return Standing(
             config=self._settings.condition,
-            registration=self._kubelet.registration,
-            slices=self._slices.state,
+            registration=worst_registration(
+                {name: service.kubelet.registration for name, service in self._services.items()}
+            ),
+            slices=worst_slices({name: service.slices.state for name, service in self._services.items()}),
             checkpoint_problem=self._state_file.problem,
             checkpoint_damage=self._damage,
             machine_problem=self._hotplug.problem,
@@ -204,8 +186,8 @@ class Agent:
     async def _read_cpus(self, pod_uid: str, container_id: str) -> CpuSet | None:
         return await in_file_thread(self._cgroups.container_cpus, pod_uid, container_id)
 
-    async def _learn_consumers(self, uid: str) -> None:
-        await self._transactions.learn_consumers(uid)
+    async def _learn_consumers(self, claim: ClaimKey) -> None:
+        await self._services[claim.driver].transactions.learn_consumers(claim.uid)
 
 
 async def run(options: RunOptions) -> None:

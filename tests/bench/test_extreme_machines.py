@@ -15,6 +15,7 @@ from nodes import NODE, OLD_RUNTIME, SAFE_RUNTIME, cdi, machine, request, spec, 
 
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import RuntimeInfo
+from dracpu_agent.placement.proof import ClaimKey
 from dracpu_agent.runtime.hooks import SERVICE, Hooks
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_agent.runtime.ttrpc import Call, StatusError
@@ -42,7 +43,7 @@ def container(name: str, *devices: str) -> nri.Container:
     return message
 
 
-async def reads_no_claim(_: str) -> None:
+async def reads_no_claim(_: ClaimKey) -> None:
     """Stands for reading a claim again, which no container here needs."""
 
 

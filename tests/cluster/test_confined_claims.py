@@ -15,7 +15,8 @@ import pytest_asyncio
 from background import background
 from guarded_server import CLAIMS, NODES, Client, Guarded, eventually, guarded_server
 
-from dracpu_agent.claims.grant import ClaimRef, CpuGrant
+from dracpu_agent.claims.cpu_claim import CpuGrant
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.cluster.device_status import DeviceStatusWriter, device_status
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import DRIVER
@@ -88,7 +89,7 @@ def reference(made: Json) -> ClaimRef:
 
 
 def grant(number: int, cpus: str, node: str = OWN) -> CpuGrant:
-    return CpuGrant("main", node, f"cpudev{number:03}", None, CpuSet.parse(cpus))
+    return CpuGrant(request="main", pool=node, device=f"cpudev{number:03}", share_id=None, cpus=CpuSet.parse(cpus))
 
 
 async def until_entries(server: Guarded, name: str, *entries: Json) -> None:

@@ -172,9 +172,9 @@ _PATCHES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "agent/dracpu_agent/report/node_status.py": [
         ('        "agentVersion": version,\n', '        "agentVersion": version,\n        "bootId": "next",\n'),
         (
-            "    return Phase.DRAINING if node.cpus.draining() else Phase.READY\n",
+            "    return Phase.DRAINING if node.draining() else Phase.READY\n",
             "    ready = Phase.RESTING if node.spec.settings.park_idle else Phase.READY\n"
-            "    return Phase.DRAINING if node.cpus.draining() else ready\n",
+            "    return Phase.DRAINING if node.draining() else ready\n",
         ),
     ],
     "agent/dracpu_agent/report/conditions.py": [

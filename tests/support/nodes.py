@@ -12,9 +12,11 @@ from dracpu_agent.claims.checkpoint import Checkpoint
 from dracpu_agent.claims.cpu_asks import CpuRequest, read_cpu_request
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.cluster.slices.controller import SlicesState
+from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, ContainerUpdate, RuntimeInfo
+from dracpu_agent.placement.proof import ClaimKey
 from dracpu_agent.report.conditions import Condition, Standing
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.conditions import NodeCondition
@@ -111,6 +113,11 @@ def ref(number: int) -> ClaimRef:
     return ClaimRef("default", f"claim-{number}", uid(number))
 
 
+def key(number: int) -> ClaimKey:
+    """Returns the key of claim `number` among the claims of all drivers."""
+    return ClaimKey("dra.cpu", uid(number))
+
+
 def request(number: int, *results: Mapping[str, Any], pods: Sequence[str] = ()) -> CpuRequest:
     """Returns what the agent reads from claim `number` with these allocation results."""
     return read_cpu_request(ref(number), claim_object(number, results, pods=pods), NODE)
@@ -130,9 +137,11 @@ def container(name: str, *cdi_devices: str, env: Sequence[str] = (), pod: str = 
     )
 
 
-def revived(checkpoint: Checkpoint, topology: Topology | None = None) -> NodeState:
+def revived(
+    checkpoint: Checkpoint, topology: Topology | None = None, others: Sequence[Driver[Any, Any]] = ()
+) -> NodeState:
     """Builds the state of a node after the agent has restarted from a checkpoint and before a runtime is connected."""
-    state = NodeState(NODE, topology or machine())
+    state = NodeState(NODE, topology or machine(), others)
     for claim in checkpoint.claims:
         state.adopt(claim)
     state.resume(checkpoint)

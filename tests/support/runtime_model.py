@@ -4,15 +4,17 @@ Nothing happens by itself. A test begins procedures of the runtime, advances any
 pushes be sent, applied and answered, and fails what can fail; in between it looks at what really runs where.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nodes import NODE, machine, request, revived, share, spec, uid
 from runtime_generations import Generation
 
 from dracpu_agent.claims import checkpoint
-from dracpu_agent.claims.holding import Granted
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.drivers.driver import Driver
+from dracpu_agent.drivers.holding import Granted
 from dracpu_agent.errors import ClaimError, PlacementError
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement import container as placed
@@ -21,7 +23,7 @@ from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.node.containerd import Containerd, Hook, HookError, Moment, Report, Steps
-from dracpu_sandbox.node.containers import Container, PodSandbox
+from dracpu_sandbox.node.containers import Container, Given, PodSandbox
 
 
 @dataclass
@@ -53,16 +55,17 @@ class Overlap:
 class ModelNode:
     """One node."""
 
-    def __init__(self, generation: Generation) -> None:
+    def __init__(self, generation: Generation, others: Sequence[Driver[Any, Any]] = ()) -> None:
         self.generation = generation
-        self.state = NodeState(NODE, machine(sockets=2, cores=2))
+        self._others = others
+        self.state = NodeState(NODE, machine(sockets=2, cores=2), others)
         self.state.configure(spec())
         self.containerd = Containerd()
         self.procedures: list[Procedure] = []
         self.push: Push | None = None
-        self.answered: dict[str, HeldClaim] = {}  # claims whose Prepare has been answered, until Unprepare
-        self.waiting: dict[str, HeldClaim] = {}  # granted claims whose Prepare waits
-        self._granted: dict[str, Granted] = {}
+        self.answered: dict[str, CpuClaim] = {}  # claims whose Prepare has been answered, until Unprepare
+        self.waiting: dict[str, CpuClaim] = {}  # granted claims whose Prepare waits
+        self._granted: dict[str, Granted[CpuClaim]] = {}
         self.refused_by_others: set[str] = set()  # containers that another plugin will refuse to create
         self.refusals: list[str] = []  # why the agent has refused containers
         self.needless: list[str] = []  # containers that were not started although their cgroups were right
@@ -105,7 +108,7 @@ class ModelNode:
         self._list_again = False
         self.waiting.clear()
         saved = checkpoint.decode(checkpoint.encode(self.state.checkpoint()))
-        self.state = revived(saved, self.state.topology)
+        self.state = revived(saved, self.state.topology, self._others)
 
     def send_push(self) -> None:
         update = self.state.containers.next_push()
@@ -144,7 +147,7 @@ class ModelNode:
     def may_answer(self, claim_uid: str) -> bool:
         claim = self.waiting[claim_uid]
         pushed = self.push is not None and not self.push.update.cpus.isdisjoint(claim.cpus)
-        return self.connected and not pushed and not self.state.containers.unsettled_on(claim.cpus, claim_uid)
+        return self.connected and not pushed and not self.state.containers.unsettled_on(claim.cpus, claim.key)
 
     def answer_prepare(self, claim_uid: str) -> None:
         """The second half: from now on containers of the claim are created."""
@@ -226,7 +229,7 @@ class ModelNode:
     def advance(self, number: int) -> None:
         """Carries out a procedure until the next moment at which others can come in between."""
         procedure = self.procedures[number]
-        given: str | None = None
+        given: Given | None = None
         refusal: HookError | None = None
         procedure_ends = True
         try:
@@ -253,11 +256,11 @@ class ModelNode:
         if container.state == nri.CONTAINER_STOPPED and container.id in self.containerd.containers:
             self.end(container.id)
 
-    def _call(self, step: Hook | Report) -> str:
+    def _call(self, step: Hook | Report) -> Given:
         """What the agent answers; nothing while it is not connected."""
         containers = self.state.containers
         if not self.connected:
-            return ""
+            return Given()
         message = convert.container(self._message(step.container), step.container.pod.message())
         try:
             match step.event:
@@ -266,7 +269,7 @@ class ModelNode:
                     if message.id in self.refused_by_others:
                         raise HookError("another plugin refuses the container: all replies are dropped")
                     self._apply(placement.updates)
-                    return str(placement.cpus)
+                    return Given(str(placement.cpus), dict(placement.limits))
                 case nri.POST_CREATE_CONTAINER:
                     containers.created(message.id)
                 case nri.START_CONTAINER:
@@ -275,7 +278,8 @@ class ModelNode:
                 case nri.POST_START_CONTAINER:
                     containers.started(message)
                 case nri.UPDATE_CONTAINER:
-                    return str(containers.repeat_cpus(message.id))
+                    repeated = containers.repeat(message.id)
+                    return Given(str(repeated.cpus), dict(repeated.limits)) if repeated else Given()
                 case nri.POST_UPDATE_CONTAINER:
                     containers.updated(message)
                 case nri.STOP_CONTAINER if self._reports_end(step.container):
@@ -285,7 +289,7 @@ class ModelNode:
         except PlacementError as error:
             self.refusals.append(str(error))
             raise HookError(str(error)) from error
-        return ""
+        return Given()
 
     def _check_start(self, message: placed.Container, in_force: CpuSet) -> None:
         """As the agent's StartContainer hook does; a machine's cgroups may be unreadable."""
@@ -343,6 +347,10 @@ class ModelNode:
     def astray(self) -> list[str]:
         """Every process of a claim that may run elsewhere than on the claim's CPUs."""
         return [container.id for container, cpus, claimed in self.running() if claimed and cpus != claimed]
+
+    def limits(self) -> dict[str, dict[str, str]]:
+        """The limits of each process."""
+        return {known.id: known.cgroup_limits for known in self.containerd.containers.values() if known.process}
 
     def phantoms(self) -> list[str]:
         """Every claim that lingers although no container belongs to it."""

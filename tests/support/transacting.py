@@ -10,8 +10,9 @@ from nodes import NODE, SAFE_RUNTIME, machine, spec
 
 from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import StateFile
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.grant import ClaimRef
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.errors import NotReadyError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.node import NodeState
@@ -55,7 +56,7 @@ class Claims:
 class Silent:
     """Ignores the outcome of transactions."""
 
-    def prepared(self, claim: HeldClaim, seconds: float) -> None: ...
+    def prepared(self, claim: HeldClaim[Any], seconds: float) -> None: ...
     def prepare_failed(self, ref: ClaimRef, reason: str) -> None: ...
     def unprepared(self, ref: ClaimRef, error: str) -> None: ...
 
@@ -66,10 +67,11 @@ class Agent:
     def __init__(self, root: Path, claims: Claims, runtime_seconds: float = 0.0) -> None:
         self.node = NodeState(NODE, machine())
         self.state_file = StateFile(root / "state", self.node.checkpoint, lambda _seconds, _problem: None)
-        self.cdi = CdiDirectory(root / "cdi")
+        self.cdi = CdiDirectory(root / "cdi", CpuClaim)
         self.lingering = Lingering(self.node, CgroupTree(root / "cgroup"))
         self.transactions = ClaimTransactions(
             self.node,
+            self.node.claims,
             claims,
             self.state_file,
             self.cdi,
@@ -79,7 +81,7 @@ class Agent:
             runtime_seconds=runtime_seconds,  # 0: a Prepare does not wait for the runtime
         )
 
-    async def push(self, claim: HeldClaim) -> None:
+    async def push(self, claim: HeldClaim[Any]) -> None:
         """Waits for no update of the runtime."""
         await asyncio.sleep(0)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from dracpu_agent.app import Agent
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
+from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_sandbox.node.containers import PodSandbox
@@ -25,23 +26,31 @@ from dracpu_sandbox.node.plugins import RegisteredPlugin
 class WholeNode:
     """One node with its agent, with methods to change and read the objects of the node."""
 
-    def __init__(self, root: Path, api: FakeApi, runtime: NriRuntime, topology: Topology) -> None:
+    def __init__(
+        self,
+        root: Path,
+        api: FakeApi,
+        runtime: NriRuntime,
+        topology: Topology,
+        others: Callable[[], Sequence[Driver[Any, Any]]] = tuple,
+    ) -> None:
+        """`others` makes the drivers beside the one of CPUs, for each start of the agent."""
         self.root = root
         self.api = api
         self.runtime = runtime
         self.topology = topology
         self.tree = (Path("/nonexistent"), Path("/nonexistent"))  # the sysfs and procfs that the agent reads later
         self.agent: Agent | None = None
-        self.plugin: RegisteredPlugin | None = None
+        self.plugins: dict[str, RegisteredPlugin] = {}  # by driver
+        self._others = others
         self._stack = contextlib.AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
         self._pods = 0
 
     @property
     def kubelet(self) -> RegisteredPlugin:
-        """The driver that the kubelet has registered."""
-        assert self.plugin is not None
-        return self.plugin
+        """The driver of CPUs, which the kubelet has registered."""
+        return self.plugins["dra.cpu"]
 
     @property
     def status(self) -> dict[str, Any]:
@@ -114,7 +123,7 @@ class WholeNode:
         """Starts an agent and waits until the kubelet has registered it and, if it pins containers on this machine, the
         runtime is synchronized."""
         client = await self._stack.enter_async_context(ApiClient(ApiAccess(self.api.url), version="test"))
-        self.agent = Agent(self.options, self.topology, client)
+        self.agent = Agent(self.options, self.topology, client, self._others())
         self._running = asyncio.create_task(self.agent.run())
         self._stack.push_async_callback(_end, self._running)
         await self.start_kubelet()
@@ -122,9 +131,10 @@ class WholeNode:
             await self.runtime.synchronized()
 
     async def start_kubelet(self) -> None:
-        """Starts a kubelet, which registers the driver; a second one stands for a restarted kubelet."""
+        """Starts a kubelet, which registers the drivers; a second one stands for a restarted kubelet."""
         kubelet = await self._stack.enter_async_context(FakeKubelet(self.root))
-        self.plugin = await kubelet.register("dra.cpu")
+        assert self.agent is not None
+        self.plugins = {driver: await kubelet.register(driver) for driver in self.agent.node.holdings}
 
     async def probe(self, path: str) -> tuple[int, str]:
         """Returns the status and the text of a page that the agent serves over HTTP."""
@@ -146,7 +156,8 @@ class WholeNode:
     async def stop_agent(self) -> None:
         """Ends the agent and the fake kubelet."""
         await self._stack.aclose()
-        self.agent = self.plugin = None
+        self.agent = None
+        self.plugins.clear()
 
     async def ready(self) -> None:
         """Waits until the CpuNode's phase is Ready."""
@@ -160,13 +171,14 @@ async def whole_node(
     tree: tuple[Path, Path] | None = None,
     gates: Iterable[str] = (),
     runtime_at: Callable[[Path], NriRuntime] = NriRuntime,
+    others: Callable[[], Sequence[Driver[Any, Any]]] = tuple,
 ) -> AsyncIterator[WholeNode]:
     """Starts a node with its agent and waits until it is ready; `gates` are feature gates that are enabled, too."""
     with kubelet_root() as root:
         async with FakeApi() as api, runtime_at(root / "nri.sock") as runtime:
             api.gates.update(gates)
             api.add("nodes", {"metadata": {"name": NODE}})
-            node = WholeNode(root, api, runtime, topology or machine())
+            node = WholeNode(root, api, runtime, topology or machine(), others)
             node.tree = tree or node.tree
             try:
                 node.configure(settings or spec())

@@ -4,6 +4,7 @@ import pytest
 from nodes import NODE, claim_object, container, node, request, share, uid, whole
 
 from dracpu_agent.claims.audit import Audit, Finding, look
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.record import freeze
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.work.auditing import Auditor
@@ -22,7 +23,7 @@ NUMA1 = "cpudevnuma001"
     ],
 )
 def test_the_finding_follows_from_the_claim_in_the_api_server(claim, finding):
-    assert look(uid(1), claim, NODE) is finding
+    assert look("dra.cpu", uid(1), claim, NODE) is finding
 
 
 def test_a_claim_is_released_on_the_second_finding_in_a_row_and_never_while_it_is_used():
@@ -52,7 +53,9 @@ async def test_the_auditor_releases_only_claims_that_the_second_finding_confirms
         state.claims.release(ref.uid)
         return Finding.GONE
 
-    auditor = Auditor(state, read, release_if_gone, lambda claim, reason: released.append((claim.ref.uid, reason)))
+    auditor = Auditor(
+        state, state.claims, read, release_if_gone, lambda claim, reason: released.append((claim.ref.uid, reason))
+    )
     await auditor.round()
     assert set(state.claims) == {uid(1), uid(2), uid(3)}
     await auditor.round()
@@ -75,7 +78,7 @@ async def test_a_claim_that_cannot_be_released_does_not_prevent_the_release_of_o
             raise ClaimError("cannot delete the CDI file")
         return Finding.GONE
 
-    auditor = Auditor(state, read, release_if_gone, lambda claim, _reason: released.append(claim.ref.uid))
+    auditor = Auditor(state, state.claims, read, release_if_gone, lambda claim, _reason: released.append(claim.ref.uid))
     await auditor.round()
     await auditor.round()
     assert released == [uid(2)]
@@ -83,7 +86,9 @@ async def test_a_claim_that_cannot_be_released_does_not_prevent_the_release_of_o
 
 async def test_a_frozen_claim_is_not_audited():
     state = node()
-    state.adopt(freeze(uid(1), {"namespace": "default", "name": "claim-1", "driver": "future"}, "it has no grants"))
+    state.adopt(
+        freeze(CpuClaim, uid(1), {"namespace": "default", "name": "claim-1", "driver": "future"}, "it has no grants")
+    )
 
     async def read(_ref, _seconds):
         await asyncio.sleep(0)
@@ -91,7 +96,7 @@ async def test_a_frozen_claim_is_not_audited():
     async def release_if_gone(_ref):
         raise AssertionError("this agent cannot judge the claim")
 
-    auditor = Auditor(state, read, release_if_gone, lambda *_: None)
+    auditor = Auditor(state, state.claims, read, release_if_gone, lambda *_: None)
     await auditor.round()
     await auditor.round()
     assert set(state.claims) == {uid(1)}
@@ -108,7 +113,7 @@ async def test_without_the_runtime_nothing_is_audited():
     async def release_if_gone(_ref):
         raise AssertionError("nothing is released now")
 
-    auditor = Auditor(state, read, release_if_gone, lambda *_: None)
+    auditor = Auditor(state, state.claims, read, release_if_gone, lambda *_: None)
     await auditor.round()
     await auditor.round()
     assert set(state.claims) == {uid(1)}

@@ -19,6 +19,7 @@ from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.cdi.spec import decode as decode_file
 from dracpu_agent.checkpoint.statefile import Loaded
 from dracpu_agent.claims.checkpoint import CheckpointError, NewerCheckpointError, decode, encode
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.node import NodeState
 from dracpu_agent.work.recovery import recover
@@ -73,7 +74,7 @@ def newer(draw: st.DrawFn) -> tuple[bytes, dict[str, bytes], dict[str, CpuSet], 
     """A checkpoint, CDI files by claim UID, the CPUs of each claim, and which claims this agent cannot decode."""
     state = node(machine(sockets=2, cores=6), outstanding=[outstanding(9, (DEVICES[0], 1))])
     with tempfile.TemporaryDirectory() as directory:
-        cdi = CdiDirectory(Path(directory))
+        cdi = CdiDirectory(Path(directory), CpuClaim)
         for number in range(1, draw(st.integers(1, 4)) + 1):
             parts = draw(st.lists(st.sampled_from(DEVICES), min_size=1, max_size=2))
             results = [share(device, 1, f"part-{index}", index) for index, device in enumerate(parts)]
@@ -133,7 +134,7 @@ def test_no_claim_of_a_newer_checkpoint_is_lost_and_none_of_its_cpus_is_given_aw
         for number, content in files.items():
             (Path(directory) / f"dra.k8s.io-cpu_{number}.json").write_bytes(content)
         state = NodeState(NODE, machine(sockets=2, cores=6))
-        recover(state, Loaded(decode(data)), CdiDirectory(Path(directory)))
+        recover(state, Loaded(decode(data)), CdiDirectory(Path(directory), CpuClaim))
         assert {name: path.read_bytes() for name, path in by_uid(Path(directory)).items()} == files
 
     assert {number: claim.cpus for number, claim in state.claims.items()} == held
@@ -198,14 +199,14 @@ def test_any_content_with_a_valid_checksum_is_read_or_refused(known, others):
     assert len(decoded.claims) == len(body["claims"])
     state = NodeState(NODE, machine())
     with tempfile.TemporaryDirectory() as directory:
-        recover(state, Loaded(decoded), CdiDirectory(Path(directory)))
+        recover(state, Loaded(decoded), CdiDirectory(Path(directory), CpuClaim))
     assert len(body_of(encode(state.checkpoint()))["claims"]) == sum(entry is not None for entry in body["claims"])
 
 
 @given(ANYTHING)
 def test_any_content_of_a_cdi_file_gives_a_claim(content):
     spec = content | {"kind": "dra.k8s.io/cpu", "cdiVersion": "0.6.0"} if isinstance(content, dict) else content
-    assert decode_file(json.dumps(spec).encode(), uid(1)).ref.uid == uid(1)
+    assert decode_file(CpuClaim, json.dumps(spec).encode(), uid(1)).ref.uid == uid(1)
 
 
 @pytest.mark.parametrize("entry", [7, "text", [], {}, {"uid": ""}, {"uid": 3, "cpus": "2-3"}])

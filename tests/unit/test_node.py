@@ -24,8 +24,8 @@ from nodes import (
 )
 
 from dracpu_agent.claims.cpu_asks import read_cpu_request
-from dracpu_agent.claims.grant import CpuGrant
-from dracpu_agent.claims.ledger import HeldClaim, LedgerError
+from dracpu_agent.claims.cpu_claim import CpuClaim, CpuGrant
+from dracpu_agent.claims.ledger import LedgerError
 from dracpu_agent.claims.request import ClaimRefusedError
 from dracpu_agent.errors import ClaimError, NotReadyError, SettingsRefusedError
 from dracpu_agent.node import NodeState
@@ -245,9 +245,9 @@ def test_a_restarted_node_has_its_claims_and_settings():
 def test_two_claims_cannot_be_booked_on_one_cpu():
     state = node()
     state.claims.grant(request(1, share(NUMA1, 4)))
-    grant = CpuGrant("main", NODE, NUMA1, None, cpus("4"))
+    grant = CpuGrant(request="main", pool=NODE, device=NUMA1, share_id=None, cpus=cpus("4"))
     with pytest.raises(LedgerError, match="not free"):
-        state.adopt(HeldClaim(ref(2), (grant,), frozenset(), ""))
+        state.adopt(CpuClaim(ref(2), (grant,), frozenset(), ""))
 
 
 def test_listeners_are_called_after_every_change_and_not_otherwise():

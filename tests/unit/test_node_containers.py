@@ -6,6 +6,7 @@ from nodes import (
     cdi,
     container,
     granted,
+    key,
     node,
     offered,
     pending_push,
@@ -107,7 +108,7 @@ def test_nothing_is_pushed_before_the_runtime_has_the_answer_to_its_synchronizat
     state = node()
     state.containers.disconnected()
     state.containers.synchronize([container("shared")])
-    state.containers.repeat_cpus("shared")
+    state.containers.repeat("shared")
     state.claims.grant(request(1, share(NUMA1, 2)))
     assert state.containers.next_push() is None
     state.containers.allow_pushes()
@@ -126,8 +127,8 @@ def test_without_safe_pushes_containers_get_freed_cpus_with_the_next_hook():
 def test_an_update_by_the_kubelet_repeats_the_containers_cpus():
     state = node()
     running(state, container("shared"))
-    assert state.containers.repeat_cpus("shared") == cpus("2-7")
-    assert not state.containers.repeat_cpus("unknown")
+    assert state.containers.repeat("shared") == ContainerUpdate("shared", cpus("2-7"))
+    assert state.containers.repeat("unknown") is None
 
 
 def test_when_claims_hold_everything_offered_others_fall_back_on_reserved_cpus():
@@ -180,7 +181,7 @@ def test_a_restarted_container_keeps_its_cpus_in_any_order_of_stop_and_create():
     state.containers.stopped("old")
     state.containers.stopped("old")
     assert fresh.cpus == state.claims[uid(1)].cpus
-    assert state.containers.uses(uid(1))
+    assert state.containers.uses(key(1))
 
 
 def test_synchronize_updates_only_the_containers_whose_cpus_are_wrong():
@@ -271,10 +272,10 @@ def test_a_container_proven_later_gets_its_claims_cpus():
     state.claims.grant(request(1, share(NUMA1, 4), pods=["first"]))
     second = container("second", env=[f"DRA_CPUSET_{uid(1)}=4-7"], cpus=cpus("4-7"))
     _, (unproven,) = state.containers.synchronize([second])
-    assert unproven.claim_to_read == uid(1)
+    assert unproven.claim_to_read == key(1)
     state.claims.set_consumers(uid(1), frozenset(["second"]))
     state.containers.prove_again(second)
-    assert state.containers.repeat_cpus("second") == cpus("4-7")
+    assert state.containers.repeat("second") == ContainerUpdate("second", cpus("4-7"))
 
 
 # ---- proof

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from nodes import OLD_RUNTIME, cdi, container, node, pending_push, request, running, share, uid
+from nodes import OLD_RUNTIME, cdi, container, key, node, pending_push, request, running, share, uid
 
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import ContainerUpdate
@@ -120,7 +120,7 @@ def test_a_container_whose_cgroup_was_written_without_an_agent_starts_and_is_mov
     if in_its_cgroup is not None:
         state.containers.resolve(doubt, cpus(in_its_cgroup))
     state.containers.check_start(container("young"))
-    assert state.containers.unsettled_on(cpus("4-7"), uid(1))
+    assert state.containers.unsettled_on(cpus("4-7"), key(1))
     state.containers.started(container("young"))
     assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
 
@@ -177,11 +177,11 @@ def test_a_claims_container_is_not_created_while_another_one_is_being_started_on
     state.containers.create(young)
     state.containers.check_start(young)
     state.claims.grant(request(1, share(NUMA1, 4)))
-    assert state.containers.unsettled_on(cpus("4-7"), uid(1))
+    assert state.containers.unsettled_on(cpus("4-7"), key(1))
     with pytest.raises(PlacementError, match="young is being started or changed"):
         state.containers.create(container("pinned", cdi(1)))
     state.containers.started(young)
-    assert not state.containers.unsettled_on(cpus("4-7"), uid(1))
+    assert not state.containers.unsettled_on(cpus("4-7"), key(1))
     assert state.containers.create(container("pinned", cdi(1))).updates == (ContainerUpdate("young", cpus("2-3")),)
 
 
@@ -192,7 +192,7 @@ def test_nothing_waits_for_a_start_whose_end_is_never_reported():
     state.containers.check_start(young)
     state.claims.grant(request(1, share(NUMA1, 4)))
     state.containers.expire("young")
-    assert not state.containers.unsettled_on(cpus("4-7"), uid(1))
+    assert not state.containers.unsettled_on(cpus("4-7"), key(1))
     assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
 
 
@@ -221,7 +221,7 @@ def test_what_was_sent_during_a_resize_is_sent_again_after_it():
     state = node()
     shared = container("shared")
     running(state, shared)
-    assert state.containers.repeat_cpus("shared") == cpus("2-7")
+    assert state.containers.repeat("shared") == ContainerUpdate("shared", cpus("2-7"))
     state.claims.grant(request(1, share(NUMA1, 4)))
     move = pending_push(state)
     state.containers.pushed(move, applied=True)
@@ -234,7 +234,9 @@ def test_without_pushes_a_container_is_moved_after_the_runtime_refused_its_resiz
     state = node(runtime=OLD_RUNTIME)
     running(state, container("shared"))
     state.claims.grant(request(1, share(NUMA1, 4), pods=["p"]))
-    assert state.containers.repeat_cpus("shared") == cpus("2-3")  # but the runtime fails to apply it
+    assert state.containers.repeat("shared") == ContainerUpdate(
+        "shared", cpus("2-3")
+    )  # but the runtime fails to apply it
     pinned = container("pinned", env=[f"DRA_CPUSET_{uid(1)}=4-7"], pod="p")
     assert state.containers.create(pinned).updates == (ContainerUpdate("shared", cpus("2-3")),)
 

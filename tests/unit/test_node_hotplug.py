@@ -344,7 +344,7 @@ def test_a_device_kept_for_a_waiting_claim_does_not_count_as_held():
 
 
 def health(state: NodeState) -> dict[str, str]:
-    return {health.device: health.message for health in health_of(state) if not health.healthy}
+    return {health.device: health.message for health in health_of(state, state.claims) if not health.healthy}
 
 
 @pytest.mark.parametrize(("mode", "result"), [(Mode.GROUPED, share(NUMA1, 1)), (Mode.INDIVIDUAL, whole(4))])
@@ -365,6 +365,6 @@ def test_devices_of_a_former_representation_have_a_health_while_claims_hold_them
     state = node()
     state.claims.grant(request(1, share(NUMA1, 2)))
     state.configure(spec(Mode.INDIVIDUAL, GroupBy.MACHINE, revision="r2"))
-    assert NUMA1 in {health.device for health in health_of(state)}
+    assert NUMA1 in {health.device for health in health_of(state, state.claims)}
     unplug(state, "4-5")
     assert "CPUs 4-5, which claims hold, are offline" in health(state)[NUMA1]

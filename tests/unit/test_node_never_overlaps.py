@@ -192,7 +192,7 @@ class Node(RuleBasedStateMachine):
     @invariant()
     def shared_containers_leave_a_claims_cpus_when_its_container_is_created(self):
         in_use = EMPTY
-        for claim_uid in self.state.containers.used_claims():
+        for _, claim_uid in self.state.containers.used_claims():
             in_use |= self.state.claims[claim_uid].cpus
         if not self.state.containers.synchronized:
             return

@@ -7,14 +7,21 @@ Each history begins procedures, advances them step by step in any order, fails w
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from nodes import uid
 from runtime_generations import GENERATIONS, Generation
 from runtime_model import ModelNode
 
+from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.ledger import Ledger
+from dracpu_agent.claims.request import Ask, ClaimRequest, Json
+from dracpu_agent.devices.device import Device, Taint
+from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.placement import reply
+from dracpu_agent.placement.container import Container
+from dracpu_api.names import DriverNames
 
 Action = Callable[[], object]
 
@@ -31,8 +38,8 @@ class Kind(NamedTuple):
 class History:
     """One node's history. `excused` is true from an event that allows short overlaps until everything is at rest."""
 
-    def __init__(self, generation: Generation, *, calm: bool) -> None:
-        self.node = ModelNode(generation)
+    def __init__(self, generation: Generation, *, calm: bool, others: Sequence[Driver[Any, Any]] = ()) -> None:
+        self.node = ModelNode(generation, others)
         self.calm = calm
         self.excused = False
         self.played: list[str] = []
@@ -197,3 +204,65 @@ def test_no_process_runs_on_another_claims_cpus_where_a_reply_has_room_for_one_u
     monkeypatch.setattr(reply, "ROOM", 80)
     for number in range(histories):
         CrowdedHistory(generation).play(random.Random(number))
+
+
+class Weights(Driver[Ask, HeldClaim[Any]]):
+    """A driver without devices, which gives every container one weight. The weight changes."""
+
+    names = DriverNames("dra.weights", "example.com/weight", "DRAWEIGHTS_")
+    claim_type = HeldClaim
+
+    def __init__(self) -> None:
+        super().__init__(Ledger())
+        self.weight = 100
+
+    def limits(self, container: Container, devices: frozenset[str]) -> dict[str, str]:
+        return {"cpu.weight": str(self.weight)}
+
+    def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
+        return ()
+
+    def read(self, ref: object, claim: Json) -> ClaimRequest[Ask]:
+        raise AssertionError("it has no devices to claim")
+
+    def choose(self, request: ClaimRequest[Ask]) -> tuple[Any, ...]:
+        raise AssertionError("it has no devices to claim")
+
+
+class WeightedHistory(History):
+    """A history in which what limits the containers changes, too."""
+
+    def __init__(self, generation: Generation) -> None:
+        self.weights = Weights()
+        super().__init__(generation, calm=False, others=[self.weights])
+        self.node.replies_at_rest = 20  # runtimes without pushes get changed limits in replies
+
+    def rest(self) -> None:
+        super().rest()
+        expected = {"cpu.weight": str(self.weights.weight)}
+        assert [name for name, limits in self.node.limits().items() if limits != expected] == []
+
+    def _of_the_agent(self) -> Iterator[Kind]:
+        yield from super()._of_the_agent()
+        yield Kind(5, [("change the weight", self._change)])
+
+    def _of_bad_days(self) -> Iterator[Kind]:
+        if self.node.generation.info.unsolicited_updates:
+            yield from super()._of_bad_days()
+        else:  # a second reply counts as applied: two failures in a row stay unknown
+            yield Kind(1, [("rest", self.rest)])
+
+    def _change(self) -> None:
+        self.weights.weight += 1
+        self.node.state.refresh()
+
+
+@pytest.mark.timeout(1800)  # for the many histories of a deep run
+@pytest.mark.parametrize("generation", GENERATIONS, ids=repr)
+def test_every_process_has_its_limits_when_nothing_is_under_way(generation, histories):
+    for number in range(histories):
+        history = WeightedHistory(generation)
+        try:
+            history.play(random.Random(number))
+        except AssertionError as error:
+            pytest.fail(f"history {number}: {error}\n\n" + "\n".join(history.played))

@@ -42,8 +42,11 @@ def test_every_metric_has_a_help_text_and_only_labels_with_a_limited_number_of_v
 
 def test_gauges_show_the_latest_numbers_of_the_node() -> None:
     metrics = Metrics("1.2.3")
-    metrics.set_node(NodeGauges(allocated=6, available=8, reserved=2, claims=3, lingering=1))
-    metrics.set_node(NodeGauges(allocated=5, available=9, reserved=2, claims=2, lingering=0))
+    cpus = metrics.drivers["dra.cpu"]
+    metrics.set_node(NodeGauges(allocated=6, available=8, reserved=2))
+    cpus.set_claims(3, 1)
+    metrics.set_node(NodeGauges(allocated=5, available=9, reserved=2))
+    cpus.set_claims(2, 0)
     found = samples(metrics)
     assert found["dra_cpu_allocated_cpus"] == 5
     assert found["dra_cpu_available_cpus"] == 9
@@ -54,10 +57,11 @@ def test_gauges_show_the_latest_numbers_of_the_node() -> None:
 
 def test_claims_are_counted_by_their_result() -> None:
     metrics = Metrics("1.2.3")
-    metrics.claim_prepared(seconds=0.004, cpus=8)
-    metrics.prepare_failed()
-    metrics.claim_unprepared("success")
-    metrics.claim_unprepared("error")
+    cpus = metrics.drivers["dra.cpu"]
+    cpus.claim_prepared(0.004, 8)
+    cpus.prepare_failed()
+    cpus.claim_unprepared("success")
+    cpus.claim_unprepared("error")
     found = samples(metrics)
     for verb in ("prepare", "unprepare"):
         assert found[f"dra_cpu_{verb}_claims_total{{result=success}}"] == 1
@@ -69,11 +73,12 @@ def test_claims_are_counted_by_their_result() -> None:
 
 def test_connections_and_slices_are_shown_as_1_or_0() -> None:
     metrics = Metrics("1.2.3")
-    metrics.set_kubelet_registered(True)
+    cpus = metrics.drivers["dra.cpu"]
+    cpus.set_kubelet_registered(True)
     metrics.set_nri_connected(True)
     metrics.set_nri_connected(False)
-    metrics.set_slices(published=False, failed=True)
-    metrics.set_slices(published=True, failed=False)
+    cpus.set_slices(published=False, failed=True)
+    cpus.set_slices(published=True, failed=False)
     found = samples(metrics)
     assert found["dra_cpu_kubelet_registered"] == 1
     assert found["dra_cpu_nri_connected"] == 0
@@ -87,7 +92,7 @@ def test_writes_hooks_pushes_and_repairs_are_counted_and_timed() -> None:
     metrics.checkpoint_written(20, "error")
     metrics.hook_answered("CreateContainer", 0.002)
     metrics.pool_pushed("error")
-    metrics.cdi_repaired("success")
+    metrics.drivers["dra.cpu"].cdi_repaired("success")
     found = samples(metrics)
     assert found["dra_cpu_checkpoint_writes_total{result=error}"] == 1
     assert found["dra_cpu_checkpoint_write_duration_seconds_count"] == 2
@@ -111,5 +116,13 @@ def test_the_agents_version_and_its_latest_settings_are_shown() -> None:
 
 def test_two_agents_in_one_process_count_separately() -> None:
     first, second = Metrics("1"), Metrics("2")
-    first.prepare_failed()
+    first.drivers["dra.cpu"].prepare_failed()
     assert samples(second)["dra_cpu_prepare_claims_total{result=error}"] == 0
+
+
+def test_each_driver_has_metrics_of_its_own() -> None:
+    metrics = Metrics("1", ["dra.cpu", "dra.memory"])
+    metrics.drivers["dra.memory"].claim_prepared(0.004, 2**30)
+    found = samples(metrics)
+    assert found["dra_memory_prepare_claims_total{result=success}"] == 1
+    assert found["dra_cpu_prepare_claims_total{result=success}"] == 0

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from nodes import NODE, OLD_RUNTIME, container, machine, node, outstanding, request, share, spec, uid, well
 
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.record import freeze
 from dracpu_agent.cli.state import table
 from dracpu_agent.cluster.slices.controller import SlicesState
@@ -152,9 +153,11 @@ def test_the_state_prints_as_a_table_for_a_running_and_a_stopped_agent():
 
 def test_frozen_claims_are_named_with_what_to_do():
     state = node()
-    state.adopt(freeze(uid(1), {"namespace": "default", "name": "claim-1", "cpus": "4-5"}, "a grant has no CPUs"))
-    state.adopt(freeze(uid(2), None, "its CDI file is empty"))
-    state.adopt(freeze("#3", 7, "it is a number"))
+    state.adopt(
+        freeze(CpuClaim, uid(1), {"namespace": "default", "name": "claim-1", "cpus": "4-5"}, "a grant has no CPUs")
+    )
+    state.adopt(freeze(CpuClaim, uid(2), None, "its CDI file is empty"))
+    state.adopt(freeze(CpuClaim, "#3", 7, "it is a number"))
     conditions = conditions_of(state, well())
     (health,) = [condition for condition in conditions if condition.type == NodeCondition.STATE_HEALTHY]
     assert (health.true, health.reason) == (True, "ClaimsFrozen")
@@ -162,7 +165,7 @@ def test_frozen_claims_are_named_with_what_to_do():
     assert "install the newer version again, or delete the pods that use them" in health.message
     assert phase(state, well()) == "Ready"
     assert [shown["state"] for shown in document_of(state, conditions)["claims"]] == ["frozen"] * 3
-    assert {health.device for health in health_of(state)} == {"cpudevnuma000", NUMA1}
+    assert {health.device for health in health_of(state, state.claims)} == {"cpudevnuma000", NUMA1}
 
 
 def test_the_gauges_count_the_cpus_that_can_still_be_granted():
@@ -172,4 +175,4 @@ def test_the_gauges_count_the_cpus_that_can_still_be_granted():
     state.containers.created("c")
     state.claims.release(uid(1))
     gauges = gauges_of(state)
-    assert (gauges.allocated, gauges.available, gauges.reserved, gauges.claims, gauges.lingering) == (2, 4, 2, 1, 1)
+    assert (gauges.allocated, gauges.available, gauges.reserved) == (2, 4, 2)

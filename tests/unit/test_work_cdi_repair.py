@@ -10,6 +10,7 @@ from nodes import claim_object, container, ref, share, uid
 from transacting import Agent, Claims
 
 from dracpu_agent.cdi.files import CdiDirectory, DirectoryDeletedError
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.work.cdi_repair import CdiRepair
 
 NUMA1 = "cpudevnuma001"
@@ -18,11 +19,11 @@ NUMA1 = "cpudevnuma001"
 class Repairing:
     """The repair of an agent's CDI files, with a record of what it reported."""
 
-    def __init__(self, agent: Agent, cdi: CdiDirectory | None = None) -> None:
+    def __init__(self, agent: Agent, cdi: CdiDirectory[CpuClaim] | None = None) -> None:
         self.repaired: list[list[str]] = []
         self.failures = 0
         self._repair = CdiRepair(
-            agent.node,
+            agent.node.claims,
             cdi or agent.cdi,
             agent.transactions.repair_cdi_file,
             lambda claims: self.repaired.append([claim.name for claim in claims]),
@@ -97,7 +98,7 @@ async def test_a_directory_that_was_deleted_under_its_mount_ends_the_agent(tmp_p
     try:
         async with Agent(tmp_path, claims).alive() as agent:
             with pytest.raises(DirectoryDeletedError, match="the agent has to start again"):
-                await Repairing(agent, CdiDirectory(Path(f"/proc/self/fd/{handle}"))).round()
+                await Repairing(agent, CdiDirectory(Path(f"/proc/self/fd/{handle}"), CpuClaim)).round()
     finally:
         os.close(handle)
 

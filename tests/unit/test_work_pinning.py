@@ -11,6 +11,7 @@ from virtual_time import run_in_virtual_time
 
 from dracpu_agent.errors import NotReadyError, PlacementError
 from dracpu_agent.placement.container import Container, ContainerUpdate, RuntimeInfo
+from dracpu_agent.placement.proof import ClaimKey
 from dracpu_agent.work.pinning import REPORT_SECONDS, SETTLE_SECONDS, Pinning
 from dracpu_agent.work.retries import FIRST_SECONDS
 from dracpu_api.cpuset import CpuSet
@@ -46,7 +47,7 @@ class Api:
     def __init__(self) -> None:
         self.reads = 0
 
-    async def learn_consumers(self, claim_uid: str) -> None:
+    async def learn_consumers(self, claim: ClaimKey) -> None:
         self.reads += 1
         raise NotReadyError("no answer")
 

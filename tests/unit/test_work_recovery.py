@@ -6,6 +6,7 @@ from nodes import cdi as claim_device
 from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import Loaded
 from dracpu_agent.claims.checkpoint import Checkpoint, decode, encode
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.node import NodeState
 from dracpu_agent.work.recovery import recover
 
@@ -21,7 +22,7 @@ def prepared(cdi, *numbers):
 
 
 def test_a_sound_checkpoint_is_restored_and_cdi_files_of_other_claims_are_deleted(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     state = prepared(cdi, 1, 2)
     state.claims.release(uid(2))
     revived = NodeState(NODE, machine())
@@ -31,7 +32,7 @@ def test_a_sound_checkpoint_is_restored_and_cdi_files_of_other_claims_are_delete
 
 
 def test_claims_that_a_damaged_checkpoint_lacks_come_from_their_cdi_files(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     old = prepared(cdi, 1).checkpoint()
     state = prepared(cdi, 1, 2)
     revived = NodeState(NODE, machine())
@@ -40,7 +41,7 @@ def test_claims_that_a_damaged_checkpoint_lacks_come_from_their_cdi_files(tmp_pa
 
 
 def test_without_any_checkpoint_the_claims_come_from_their_cdi_files(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     state = prepared(cdi, 1, 2)
     revived = NodeState(NODE, machine())
     recover(revived, Loaded(None), cdi)
@@ -48,7 +49,7 @@ def test_without_any_checkpoint_the_claims_come_from_their_cdi_files(tmp_path):
 
 
 def test_cdi_files_that_contradict_each_other_never_grant_a_cpu_twice(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     prepared(cdi, 1)
     prepared(cdi, 2)  # another node's ledger chose the same CPU
     revived = NodeState(NODE, machine())
@@ -59,7 +60,7 @@ def test_cdi_files_that_contradict_each_other_never_grant_a_cpu_twice(tmp_path):
 def test_files_of_other_programs_are_not_touched(tmp_path):
     (tmp_path / "vendor.json").write_text("{}")
     revived = NodeState(NODE, machine())
-    recover(revived, Loaded(None), CdiDirectory(tmp_path))
+    recover(revived, Loaded(None), CdiDirectory(tmp_path, CpuClaim))
     assert revived.claims == {}
     assert (tmp_path / "vendor.json").exists()
 
@@ -70,13 +71,13 @@ def test_a_cdi_file_that_cannot_be_read_stays_and_its_claim_is_frozen(tmp_path, 
     path = tmp_path / f"dra.k8s.io-cpu_{uid(9)}.json"
     path.write_bytes(content)
     revived = NodeState(NODE, machine())
-    recover(revived, Loaded(checkpoint), CdiDirectory(tmp_path))
+    recover(revived, Loaded(checkpoint), CdiDirectory(tmp_path, CpuClaim))
     assert path.read_bytes() == content
     assert [str(claim.ref) for claim in revived.claims.values() if claim.frozen] == [f"UID {uid(9)}"]
 
 
 def test_a_claim_known_only_from_a_cdi_file_of_a_newer_agent_gets_into_the_checkpoint_as_it_is(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     state = prepared(cdi, 1)
     (path,) = tmp_path.iterdir()
     path.write_bytes(cdi_record(path.read_bytes(), lambda record: record["grants"][0].update(kind="future")))
@@ -88,7 +89,7 @@ def test_a_claim_known_only_from_a_cdi_file_of_a_newer_agent_gets_into_the_check
 
 
 def test_containers_of_a_frozen_claim_stay_on_its_cpus_and_can_be_created_again(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     state = prepared(cdi, 1)
     held = state.claims[uid(1)].cpus
     newer = rewritten(encode(state.checkpoint()), lambda body: body["claims"][0]["grants"][0].update(kind="future"))
@@ -105,7 +106,7 @@ def test_containers_of_a_frozen_claim_stay_on_its_cpus_and_can_be_created_again(
 
 
 def test_claims_of_a_sound_checkpoint_that_name_the_same_cpu_are_both_kept(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     state = prepared(cdi, 1, 2)
 
     def share_cpus(body):
@@ -124,16 +125,16 @@ def test_claims_of_a_sound_checkpoint_that_name_the_same_cpu_are_both_kept(tmp_p
 
 
 def test_the_checkpoint_of_another_node_is_rejected(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     state = prepared(cdi, 1)
     foreign = Checkpoint("other", spec(), tuple(state.claims.values()))
     revived = NodeState(NODE, machine())
-    assert "node other" in recover(revived, Loaded(foreign), CdiDirectory(tmp_path / "empty"))
+    assert "node other" in recover(revived, Loaded(foreign), CdiDirectory(tmp_path / "empty", CpuClaim))
     assert revived.claims == {}
 
 
 def test_claims_are_kept_when_the_settings_do_not_fit_the_machine_any_more(tmp_path):
-    cdi = CdiDirectory(tmp_path)
+    cdi = CdiDirectory(tmp_path, CpuClaim)
     state = node(topology=machine(sockets=2, cores=4), reserved="15")
     state.claims.grant(request(1, share(NUMA1, 1)))
     smaller = NodeState(NODE, machine(sockets=2, cores=3))

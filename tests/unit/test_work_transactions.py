@@ -12,6 +12,7 @@ from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import StateFile, load
 from dracpu_agent.claims.audit import Finding
 from dracpu_agent.claims.checkpoint import decode
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.work.transactions import ClaimTransactions
 
@@ -157,6 +158,7 @@ async def test_claims_prepared_at_once_share_checkpoint_writes_but_not_cpus(tmp_
     agent.state_file = StateFile(tmp_path / "state", agent.node.checkpoint, lambda *_: writes.append(1))
     agent.transactions = ClaimTransactions(
         agent.node,
+        agent.node.claims,
         claims,
         agent.state_file,
         agent.cdi,
@@ -207,11 +209,11 @@ async def test_a_claim_unprepared_while_its_container_runs_lingers_over_a_restar
         await agent.transactions.prepare(ref(2))
 
 
-class Photographed(CdiDirectory):
+class Photographed(CdiDirectory[CpuClaim]):
     """Copies all files of the agent before and after each step: what a kill at that moment would leave."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(root / "cdi")
+        super().__init__(root / "cdi", CpuClaim)
         self._root = root
         self.shots: list[Path] = []
 
@@ -239,6 +241,7 @@ async def test_a_repeated_prepare_succeeds_after_the_agent_was_killed_at_any_ste
     cdi = Photographed(root)
     first.transactions = ClaimTransactions(
         first.node,
+        first.node.claims,
         claims,
         first.state_file,
         cdi,

@@ -12,7 +12,8 @@ from fake_api import FakeApi
 from nodes import uid
 from scripted_http import answering, scripted
 
-from dracpu_agent.claims.grant import ClaimRef, CpuGrant
+from dracpu_agent.claims.cpu_claim import CpuGrant
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.claims import ApiClaimReader, ClaimMissingError
 from dracpu_agent.cluster.client import ApiClient
@@ -55,7 +56,7 @@ def entry(granted: CpuGrant) -> dict[str, Any]:
 
 
 def grant(cpus: str, share: str | None = None, device: str = "cpudevnuma000") -> CpuGrant:
-    return CpuGrant("main", "n1", device, share, CpuSet.parse(cpus))
+    return CpuGrant(request="main", pool="n1", device=device, share_id=share, cpus=CpuSet.parse(cpus))
 
 
 def device_statuses(server: FakeApi, name: str) -> Any:

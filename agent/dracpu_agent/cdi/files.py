@@ -1,21 +1,19 @@
-"""Writes and deletes CDI files: a file for each claim, replaced atomically."""
+"""Writes and deletes the CDI files of one driver: a file for each claim, replaced atomically."""
 
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic
 
 from dracpu_agent.cdi import spec
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.ledger import C
 from dracpu_agent.errors import ClaimError
-from dracpu_api import names
 from dracpu_api.errors import DriverError
 
 Stamp = tuple[int, int, int, int]
 
-_PREFIX: Final = names.CPUS.cdi_kind.replace("/", "-") + "_"
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}")
 
 
@@ -27,13 +25,21 @@ class DirectoryDeletedError(DriverError):
     """The directory was deleted under the mount that the agent sees it through, and cannot be used any more."""
 
 
-class CdiDirectory:
+class CdiDirectory(Generic[C]):
     """The directory that the runtime reads when it creates a container. Every method blocks on the file system."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kind: type[C]) -> None:
+        """`kind` is the class of the driver's claims."""
         self._directory = directory
+        self._kind = kind
+        self._prefix = kind.names.cdi_kind.replace("/", "-") + "_"
 
-    def write(self, claim: HeldClaim) -> bool:
+    @property
+    def driver(self) -> str:
+        """The driver whose files these are."""
+        return self._kind.names.driver
+
+    def write(self, claim: C) -> bool:
         """Writes a claim's file; returns False if there is one already that serves the claim."""
         path = self._path(claim.ref.uid)
         try:
@@ -55,7 +61,7 @@ class CdiDirectory:
     def delete_unfinished(self) -> None:
         """Deletes temporary files that a killed agent left."""
         try:
-            for path in self._directory.glob(f".{_PREFIX}*"):
+            for path in self._directory.glob(f".{self._prefix}*"):
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise CdiFileError(f"cannot delete temporary files in {self._directory}: {error}") from error
@@ -71,9 +77,9 @@ class CdiDirectory:
                 )
             with os.scandir(self._directory) as entries:
                 for entry in entries:
-                    if entry.name.startswith(_PREFIX) and entry.name.endswith(".json"):
+                    if entry.name.startswith(self._prefix) and entry.name.endswith(".json"):
                         found = entry.stat(follow_symlinks=False)
-                        uid = entry.name.removeprefix(_PREFIX).removesuffix(".json")
+                        uid = entry.name.removeprefix(self._prefix).removesuffix(".json")
                         stamps[uid] = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
         except FileNotFoundError:  # the directory is missing, or a file has gone meanwhile
             pass
@@ -83,19 +89,19 @@ class CdiDirectory:
 
     def uids(self) -> frozenset[str]:
         """The UIDs of the claims that have a file."""
-        return frozenset(path.stem.removeprefix(_PREFIX) for path in self._files())
+        return frozenset(path.stem.removeprefix(self._prefix) for path in self._files())
 
-    def read_all(self) -> Iterator[HeldClaim]:
+    def read_all(self) -> Iterator[C]:
         """The claims in the files; a file that cannot be read or decoded gives a frozen claim."""
         for path in self._files():
-            yield spec.decode(_read(path), path.stem.removeprefix(_PREFIX))
+            yield spec.decode(self._kind, _read(path), path.stem.removeprefix(self._prefix))
 
     def _is_deleted(self) -> bool:
         """A deleted directory has no links, as directories of some file systems, but also takes no file any more."""
         if self._directory.stat().st_nlink:
             return False
         try:
-            handle, path = tempfile.mkstemp(dir=self._directory, prefix=f".{_PREFIX}")
+            handle, path = tempfile.mkstemp(dir=self._directory, prefix=f".{self._prefix}")
         except FileNotFoundError:
             return True
         os.close(handle)
@@ -103,12 +109,12 @@ class CdiDirectory:
         return False
 
     def _files(self) -> list[Path]:
-        return sorted(self._directory.glob(f"{_PREFIX}*.json"))
+        return sorted(self._directory.glob(f"{self._prefix}*.json"))
 
     def _path(self, uid: str) -> Path:
         if not _UID.fullmatch(uid):
             raise CdiFileError(f"{uid!r} is not the UID of a claim")
-        return self._directory / f"{_PREFIX}{uid}.json"
+        return self._directory / f"{self._prefix}{uid}.json"
 
 
 def _read(path: Path) -> bytes:

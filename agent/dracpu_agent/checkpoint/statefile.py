@@ -8,7 +8,7 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from dracpu_agent.claims import checkpoint
-from dracpu_agent.claims.checkpoint import Checkpoint, CheckpointError, NewerCheckpointError
+from dracpu_agent.claims.checkpoint import KINDS, Checkpoint, CheckpointError, ClaimKind, NewerCheckpointError
 from dracpu_agent.errors import NotReadyError
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_api.errors import DriverError
@@ -51,12 +51,12 @@ class Loaded:
     aside: str = DAMAGED  # the name that the current copy gets if it cannot be used
 
 
-def load(directory: Path) -> Loaded:
+def load(directory: Path, kinds: Sequence[ClaimKind] = KINDS) -> Loaded:
     """Reads the current copy, or the previous one if the current one is damaged or missing."""
     damage, aside = "", DAMAGED
     for name in (CURRENT, PREVIOUS):
         try:
-            return Loaded(checkpoint.decode((directory / name).read_bytes()), damage, aside)
+            return Loaded(checkpoint.decode((directory / name).read_bytes(), kinds), damage, aside)
         except FileNotFoundError:
             if name == CURRENT and (directory / PREVIOUS).exists():
                 damage = f"{CURRENT} is missing"
@@ -76,11 +76,13 @@ class StateFile:
         snapshot: Callable[[], Checkpoint],
         on_write: Callable[[float, str], None],
         on_problem: Callable[[], None] = lambda: None,
+        kinds: Sequence[ClaimKind] = KINDS,
     ) -> None:
         self._directory = directory
         self._snapshot = snapshot
         self._on_write = on_write  # seconds taken, problem
         self._on_problem = on_problem  # `problem` has changed
+        self._kinds = kinds  # of claims
         self._waiting: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._lock: int | None = None
@@ -111,7 +113,7 @@ class StateFile:
     def load(self) -> Loaded:
         """Reads the previous agent's checkpoint. A copy that cannot be used is renamed, so that it neither replaces a
         good one nor is overwritten."""
-        loaded = load(self._directory)
+        loaded = load(self._directory, self._kinds)
         if loaded.checkpoint is not None:
             self._stored = loaded.checkpoint.uids
         if loaded.damage and (self._directory / CURRENT).exists():

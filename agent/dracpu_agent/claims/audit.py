@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from dracpu_api import names
-
 
 class Finding(Enum):
     """The state of a held claim in the API server."""
@@ -21,7 +19,7 @@ class Finding(Enum):
     ELSEWHERE = "the claim is not allocated on this node any more"
 
 
-def look(uid: str, claim: Mapping[str, Any] | None, node_name: str) -> Finding:
+def look(driver: str, uid: str, claim: Mapping[str, Any] | None, node_name: str) -> Finding:
     """Judges the claim object that the API server returned; None stands for 404."""
     if claim is None:
         return Finding.GONE
@@ -29,7 +27,7 @@ def look(uid: str, claim: Mapping[str, Any] | None, node_name: str) -> Finding:
         return Finding.REPLACED
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
-    ours = any(result["driver"] == names.DRIVER and result["pool"] == node_name for result in results)
+    ours = any(result["driver"] == driver and result["pool"] == node_name for result in results)
     return Finding.IN_ORDER if ours else Finding.ELSEWHERE
 
 

@@ -6,13 +6,14 @@ does not understand affects nothing else, and is written back unchanged.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.earmarks import Places
-from dracpu_agent.claims.ledger import HeldClaim
-from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze, uid_in
+from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze, kind_of, uid_in
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.errors import DriverError
 from dracpu_api.settings import (
@@ -25,6 +26,9 @@ from dracpu_api.settings import (
 )
 
 VERSION: Final = 1
+
+ClaimKind = type[HeldClaim[Any]]
+KINDS: Final[Sequence[ClaimKind]] = (CpuClaim,)  # the first one keeps records of a kind that is not known
 
 _T = TypeVar("_T")
 
@@ -57,10 +61,11 @@ class Checkpoint:
 
     node: str
     spec: CpuNodeSpec | None  # the last good settings, for a restart without a reachable API server
-    claims: tuple[HeldClaim, ...]
+    claims: tuple[HeldClaim[Any], ...]  # of all drivers
     former: Settings | None = None  # their devices are published while the node settles
     earmarks: Places = field(default_factory=dict)
     withheld: CpuSet = EMPTY  # the core kept for the system if no CPUs are reserved
+    states: Mapping[str, Any] = field(default_factory=dict)  # driver -> what else it must keep, as JSON
     kept: Kept = field(default_factory=Kept)
 
     @property
@@ -86,10 +91,12 @@ def encode(checkpoint: Checkpoint) -> bytes:
         "earmarks": {**kept.earmarks, **_encode_earmarks(checkpoint.earmarks)},
         "withheld": str(checkpoint.withheld),
     }
+    if checkpoint.states:
+        body["drivers"] = dict(checkpoint.states)
     return json.dumps({"checksum": _checksum(body), "body": body}, separators=(",", ":")).encode() + b"\n"
 
 
-def decode(data: bytes) -> Checkpoint:
+def decode(data: bytes, kinds: Sequence[ClaimKind] = KINDS) -> Checkpoint:
     """Reads the output of `encode`, of this or of a newer agent; raises CheckpointError for anything else."""
     try:
         document = json.loads(data)
@@ -97,12 +104,13 @@ def decode(data: bytes) -> Checkpoint:
         if document["checksum"] != _checksum(body):
             raise CheckpointError("the checksum does not match: the file was damaged or edited")
         _check_version(body.pop("version"))
-        node, claims = body.pop("node"), _decode_claims(body.pop("claims"))
+        node, claims = body.pop("node"), _decode_claims(body.pop("claims"), kinds)
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"the content is invalid: {error!r}") from error
     records = body.pop("spec", None), body.pop("former", None)
     spec, former = _if_readable(records[0], decode_spec), _if_readable(records[1], decode_settings)
     earmarks, not_decoded = _decode_earmarks(body.pop("earmarks", {}))
+    states = body.pop("drivers", None)
     return Checkpoint(
         node,
         spec,
@@ -110,6 +118,7 @@ def decode(data: bytes) -> Checkpoint:
         former,
         earmarks,
         _if_readable(body.pop("withheld", None), CpuSet.parse) or EMPTY,  # absent in checkpoints of agent 0.1.0
+        states if isinstance(states, dict) else {},
         Kept(
             body,
             records[0] if spec is None else None,
@@ -126,26 +135,28 @@ def _check_version(version: object) -> None:
         raise CheckpointError(f"version {version} is not supported: this agent reads version {VERSION}")
 
 
-def _decode_claims(records: object) -> tuple[HeldClaim, ...]:
-    """All claims, those that can be decoded first. No two have the same UID: a record without a UID of its own is
-    frozen under a name that no claim can have."""
+def _decode_claims(records: object, kinds: Sequence[ClaimKind]) -> tuple[HeldClaim[Any], ...]:
+    """All claims, those that can be decoded first. A driver has no two with the same UID: a record without a UID of its
+    own is frozen under a name that no claim can have."""
     if not isinstance(records, list):
         raise CheckpointError("the content is invalid: the claims are not a list")
-    decoded: dict[str, HeldClaim] = {}
-    frozen: list[tuple[int, object, str]] = []
+    by_name: dict[str, ClaimKind] = {kind.kind: kind for kind in kinds}
+    decoded: dict[tuple[ClaimKind, str], HeldClaim[Any]] = {}
+    frozen: list[tuple[int, ClaimKind, object, str]] = []
     for index, record in enumerate(records):
+        kind = by_name.get(kind_of(record), kinds[0])
         try:
-            claim = decode_claim(record)
+            claim = decode_claim(kind, record)
         except RecordError as error:
-            frozen.append((index, record, str(error)))
+            frozen.append((index, kind, record, str(error)))
             continue
-        if decoded.setdefault(claim.ref.uid, claim) is not claim:
-            frozen.append((index, record, "another entry has the same UID"))
+        if decoded.setdefault((kind, claim.ref.uid), claim) is not claim:
+            frozen.append((index, kind, record, "another entry has the same UID"))
     claims = dict(decoded)
-    for index, record, reason in frozen:
+    for index, kind, record, reason in frozen:
         uid = uid_in(record)
-        key = uid if uid and uid not in claims else f"{uid}#{index}"
-        claims[key] = freeze(key, record, reason)
+        name = uid if uid and (kind, uid) not in claims else f"{uid}#{index}"
+        claims[kind, name] = freeze(kind, name, record, reason)
     return tuple(claims.values())
 
 

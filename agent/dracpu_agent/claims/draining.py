@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.grant import ClaimRef
-from dracpu_agent.claims.ledger import HeldClaim
 from dracpu_api.device_names import belongs_to
 from dracpu_api.settings import CpuNodeSpec
 
 
-def draining(spec: CpuNodeSpec, held: Mapping[str, HeldClaim]) -> tuple[ClaimRef, ...]:
+def draining(spec: CpuNodeSpec, held: Mapping[str, CpuClaim]) -> tuple[ClaimRef, ...]:
     """Claims that have CPUs through devices of a former representation, prepared or listed as outstanding."""
 
     def is_former(device: str) -> bool:

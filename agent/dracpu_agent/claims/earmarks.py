@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dracpu_agent.allocation.choose import Ask, choose
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.publish import resolve
 from dracpu_agent.topology.topology import Topology
@@ -66,7 +66,7 @@ class Earmarks:
         topology: Topology,
         machine: Machine,
         spec: CpuNodeSpec,
-        held: Mapping[str, HeldClaim],
+        held: Mapping[str, CpuClaim],
         available: CpuSet,
         *,
         settling: bool,

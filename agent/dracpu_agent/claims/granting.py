@@ -9,8 +9,8 @@ from dracpu_agent.allocation.distributed import Level
 from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.cpu_asks import CpuAsk, CpuRequest
+from dracpu_agent.claims.cpu_claim import CpuGrant
 from dracpu_agent.claims.earmarks import Earmarks
-from dracpu_agent.claims.grant import CpuGrant
 from dracpu_agent.claims.request import ClaimRefusedError
 from dracpu_agent.devices.grouping import divided_over, grouping_of
 from dracpu_agent.devices.publish import resolve
@@ -66,7 +66,7 @@ class Granting:
         kept = self.earmarks.for_claim(request.ref.uid, ask.device)
         close = union(self.topology.pcie_roots.get(root, EMPTY) for root in ask.roots)
         cpus = self._pick(group, (free & kept, free & close, free), wanted, divided_over(ask.device))
-        return CpuGrant(ask.request, ask.pool, ask.device, ask.share_id, cpus)
+        return CpuGrant(request=ask.request, pool=ask.pool, device=ask.device, share_id=ask.share_id, cpus=cpus)
 
     def _pick(self, group: CpuSet, choices: Sequence[CpuSet], wanted: Ask, over: Level) -> CpuSet:
         """Picks out of the first choice that has enough; a claim's parameters may need other CPUs than its earmark."""

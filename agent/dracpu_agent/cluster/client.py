@@ -144,9 +144,15 @@ class ApiClient:
         return read_stored(payload, what, resource, name)
 
     async def apply(
-        self, resource: Resource, body: JsonObject, *, namespace: str = "", subresource: str = ""
+        self,
+        resource: Resource,
+        body: JsonObject,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        manager: str = FIELD_MANAGER,
     ) -> JsonObject:
-        """Server-side apply: the agent owns the fields in the body; owned fields that the body omits are deleted."""
+        """Server-side apply: the manager owns the fields in the body; owned fields that the body omits are deleted."""
         name = body["metadata"]["name"]
         what = f"apply {resource.plural} {name}"
         payload = await self._call(
@@ -154,7 +160,7 @@ class ApiClient:
             resource.path(name, namespace=namespace, subresource=subresource),
             what,
             named=Named(resource.plural, name),
-            query={"fieldManager": FIELD_MANAGER, "force": "true"},
+            query={"fieldManager": manager, "force": "true"},
             body={"apiVersion": resource.api_version, "kind": resource.kind, **body},
             content_type="application/apply-patch+yaml",  # JSON is YAML
         )

@@ -1,4 +1,4 @@
-"""Writes a claim's CPUs into the status of the ResourceClaim, for the claim's owner."""
+"""Writes what a claim was granted into the status of the ResourceClaim, for the claim's owner."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,9 @@ from typing import Final, NoReturn
 
 import structlog
 
-from dracpu_agent.claims.grant import ClaimRef, CpuGrant
-from dracpu_agent.cluster.client import ApiClient
+from dracpu_agent.claims.grant import ClaimRef, Grant
+from dracpu_agent.cluster.client import FIELD_MANAGER, ApiClient
+from dracpu_api import names
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, ConflictError, InvalidError, NotFoundError, UnavailableError
 from dracpu_api.resources import RESOURCE_CLAIMS, Json, JsonObject
@@ -19,7 +20,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class DeviceStatusWriter:
-    """Writes claims' CPUs to status.devices[].data in the background: `set` only queues, so Prepare does not wait.
+    """Writes claims' grants to status.devices[].data in the background: `set` only queues, so Prepare does not wait.
 
     It uses server-side apply with the claim's UID, so that a new claim of the same name is not changed. A write that
     cannot succeed (the claim was deleted or deallocated, or permissions are missing) is dropped.
@@ -38,19 +39,22 @@ class DeviceStatusWriter:
     ) -> None:
         self._api = api
         self._driver = driver
+        # an apply deletes what its manager applied before, so each driver has its own; earlier versions used this one
+        # for CPUs
+        self._manager = FIELD_MANAGER if driver == names.DRIVER else f"{FIELD_MANAGER}-{driver}"
         self._backoff = backoff or Backoff()
         self._pauses = pauses or Backoff(REPEAT_SECONDS, REPEAT_SECONDS)
         self._pending: dict[str, JsonObject] = {}  # claim UID -> the object to apply, the oldest first
         self._repeats: dict[str, JsonObject] = {}  # likewise, while nothing is pending
         self._wake = asyncio.Event()
 
-    def set(self, claim: ClaimRef, grants: Sequence[CpuGrant]) -> None:
+    def set(self, claim: ClaimRef, grants: Sequence[Grant]) -> None:
         """Queues the grants of a prepared claim; replaces what is queued for the claim."""
         self.forget(claim.uid)
         self._pending[claim.uid] = device_status(self._driver, claim, grants)
         self._wake.set()
 
-    def repeat(self, claim: ClaimRef, grants: Sequence[CpuGrant]) -> None:
+    def repeat(self, claim: ClaimRef, grants: Sequence[Grant]) -> None:
         """Queues the grants of a claim that an earlier agent has prepared, and perhaps not written."""
         self._repeats[claim.uid] = device_status(self._driver, claim, grants)
         self._wake.set()
@@ -88,14 +92,21 @@ class DeviceStatusWriter:
             pass  # the claim was deleted, or another one has its name
         except ApiError as error:
             claim = f"{metadata['namespace']}/{metadata['name']}"
-            log.warning("cannot write a claim's CPUs into its status", claim=claim, error=error.message)
+            log.warning(
+                "cannot write what a claim was granted into its status",
+                driver=self._driver,
+                claim=claim,
+                error=error.message,
+            )
         self._backoff.reset()
         if self._pending.get(uid) is body:  # unless it was replaced or forgotten meanwhile
             del self._pending[uid]
 
     async def _send(self, namespace: str, name: str, body: JsonObject) -> None:
         try:
-            await self._api.apply(RESOURCE_CLAIMS, body, namespace=namespace, subresource="status")
+            await self._api.apply(
+                RESOURCE_CLAIMS, body, namespace=namespace, subresource="status", manager=self._manager
+            )
         except InvalidError:
             claim = await self._api.get(RESOURCE_CLAIMS, name, namespace=namespace)
             changes = entry_changes(self._driver, claim, body["status"]["devices"])
@@ -126,7 +137,7 @@ def entry_changes(driver: str, claim: Json, wanted: Sequence[Json]) -> list[Json
     return changes
 
 
-def device_status(driver: str, claim: ClaimRef, grants: Sequence[CpuGrant]) -> JsonObject:
+def device_status(driver: str, claim: ClaimRef, grants: Sequence[Grant]) -> JsonObject:
     """The claim with the status to apply; driver, pool, device and share identify an entry."""
     return {
         "metadata": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
@@ -134,7 +145,7 @@ def device_status(driver: str, claim: ClaimRef, grants: Sequence[CpuGrant]) -> J
             "devices": [
                 {"driver": driver, "pool": grant.pool, "device": grant.device}
                 | ({"shareID": grant.share_id} if grant.share_id is not None else {})
-                | {"data": {"cpuset": str(grant.cpus)}}
+                | {"data": grant.data()}
                 for grant in grants
             ]
         },

@@ -4,24 +4,24 @@ It keeps the machine and the settings. What claims hold is in the ledger, which 
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.checkpoint import Checkpoint
-from dracpu_agent.claims.cpu_asks import CpuRequest, read_cpu_request, with_roots
+from dracpu_agent.claims.cpu_asks import CpuAsk, CpuRequest, read_cpu_request, with_roots
+from dracpu_agent.claims.cpu_claim import CpuClaim, CpuGrant, CpuLedger
 from dracpu_agent.claims.draining import draining
 from dracpu_agent.claims.earmarks import Earmarks, Places
-from dracpu_agent.claims.grant import ClaimRef, CpuGrant
+from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.granting import Granting
-from dracpu_agent.claims.ledger import Ledger
 from dracpu_agent.claims.request import Json
 from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.devices.grouping import ungrouped
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish
 from dracpu_agent.devices.withheld import Withheld
+from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.errors import NotReadyError, SettingsRefusedError
-from dracpu_agent.placement.board import Division
+from dracpu_agent.placement.division import Division
 from dracpu_agent.topology.change import changed
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
@@ -29,16 +29,18 @@ from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
 from dracpu_api.settings import CpuNodeSpec, Settings
 
 
-class CpuDriver:
+class CpuDriver(Driver[CpuAsk, CpuClaim]):
     """The CPUs of a node."""
 
-    names: Final = names.CPUS
+    names = names.CPUS
+    claim_type = CpuClaim
 
-    def __init__(self, node_name: str, topology: Topology, ledger: Ledger) -> None:
+    def __init__(self, node_name: str, topology: Topology) -> None:
+        self._ledger = CpuLedger()
+        super().__init__(self._ledger)
         self.topology = topology
         self.spec: CpuNodeSpec | None = None
         self._node_name = node_name
-        self._ledger = ledger
         self._machine = Machine.of(topology)
         self._withheld = Withheld.at_first_start(topology)
         self._former: Settings | None = None  # whose devices are published while the node settles
@@ -194,6 +196,17 @@ class CpuDriver:
         held = {uid: claim.cpus - self.topology.online for uid, claim in self._ledger.claims.items()}
         return {uid: cpus for uid, cpus in held.items() if cpus}
 
+    def problems(self) -> Mapping[str, str]:
+        """The devices of which claims hold CPUs that are offline."""
+        grants = (grant for claim in self._ledger.claims.values() for grant in claim.grants)
+        # the devices of a frozen claim may be unknown
+        held = union_by_name((grant.device, grant.cpus) for grant in grants if grant.device)
+        return {
+            device: _offline_message(offline)
+            for device, cpus in held.items()
+            if (offline := cpus - self.topology.online)
+        }
+
     @property
     def _settings(self) -> Settings | None:
         return self.spec.settings if self.spec else None
@@ -201,3 +214,10 @@ class CpuDriver:
     def _taken(self) -> CpuSet:
         """CPUs that claims have, or that are kept for them."""
         return union([self._ledger.held, *(cpus for _, cpus in self._earmarks.shares())])
+
+
+def _offline_message(offline: CpuSet) -> str:
+    """The message names CPUs and no claims, because pods of every namespace show it."""
+    which = f"CPUs {offline}, which claims hold, are" if len(offline) > 1 else f"CPU {offline}, which a claim holds, is"
+    others = "containers run on the other CPUs of their claim, or on shared CPUs where it has no others"
+    return f"{which} offline or forbidden: {others}"

@@ -5,26 +5,17 @@ asked. It keeps only the order in which pushes are due; each push is computed wh
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
-from dracpu_agent.placement.proof import Use
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, Resources
+from dracpu_agent.placement.division import Division
+from dracpu_agent.placement.proof import ClaimKey, Use
 from dracpu_agent.placement.reply import Due, select, size_of
 from dracpu_agent.placement.tracked import Stage, Tracked
 from dracpu_api.cpuset import EMPTY, CpuSet, union
-
-
-@dataclass(frozen=True, slots=True)
-class Division:
-    """How the node's CPUs are divided at this moment."""
-
-    online: CpuSet
-    shared: CpuSet  # for containers without claims; empty only when claims hold every CPU that is online
-    granted: Mapping[str, CpuSet]  # CDI device -> CPUs, of every held claim
-    exclusive: CpuSet  # every CPU that a claim holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +46,25 @@ class Board:
     def __contains__(self, container_id: str) -> bool:
         return container_id in self._tracked
 
-    def uses(self, claim_uid: str) -> bool:
+    def uses(self, claim: ClaimKey) -> bool:
         """True while a container of the claim exists."""
-        return any(use.claim_uid == claim_uid for tracked in self._tracked.values() for use in tracked.uses)
+        return any(use.claim == claim for tracked in self._tracked.values() for use in tracked.uses)
 
-    def used_claims(self) -> frozenset[str]:
+    def used_claims(self) -> frozenset[ClaimKey]:
         """The claims that containers belong to."""
-        return frozenset(use.claim_uid for tracked in self._tracked.values() for use in tracked.uses)
+        return frozenset(use.claim for tracked in self._tracked.values() for use in tracked.uses)
 
-    def pods_of(self, claim_uid: str) -> frozenset[str]:
+    def pods_of(self, claim: ClaimKey) -> frozenset[str]:
         """The UIDs of the pods that have containers of the claim."""
         return frozenset(
             tracked.container.pod_uid
             for tracked in self._tracked.values()
-            if any(use.claim_uid == claim_uid for use in tracked.uses)
+            if any(use.claim == claim for use in tracked.uses)
         )
 
-    def pinned(self) -> int:
-        """How many containers run on claims."""
-        return sum(1 for tracked in self._tracked.values() if tracked.uses)
+    def pinned(self, division: Division) -> int:
+        """How many containers run on CPUs of claims."""
+        return sum(1 for tracked in self._tracked.values() if division.pins(tracked.uses))
 
     # ---- the complete list
 
@@ -84,12 +75,17 @@ class Board:
         former, self._tracked = self._tracked, {}
         for container in containers:
             stage = Stage.RUNNING if container.started else Stage.CREATED
-            found = Tracked(container, uses_of(container), stage, sent=container.cpus, possible=None)
+            found = Tracked(container, uses_of(container), stage, sent=Resources(container.cpus), possible=None)
             found.unattended = not container.started
             known = former.get(container.id)
-            if known and known.stage is stage is Stage.RUNNING and known.confirmed and known.sent == container.cpus:
+            if (
+                known
+                and known.stage is stage is Stage.RUNNING
+                and known.confirmed
+                and known.sent.cpus == container.cpus
+            ):
                 # otherwise the runtime's record proves nothing: its CPUs may not have reached the cgroup
-                found.possible = known.possible
+                found.sent, found.possible, found.limits_known = known.sent, known.possible, known.limits_known
             self._tracked[container.id] = found
         # with pushes, CPUs that are right by the runtime's record are confirmed later, container by container
         records = tuple(self._update_records(division))
@@ -102,30 +98,33 @@ class Board:
         for tracked in self._tracked.values():
             if clearing is not None and not tracked.may_come_to(clearing - self._own(tracked, division)):
                 continue
-            wanted = self._wanted(tracked.uses, division)
-            if tracked.stage is Stage.CREATED and wanted and wanted != tracked.sent:
+            wanted = self._wanted(tracked.container, tracked.uses, division)
+            if tracked.stage is Stage.CREATED and wanted.cpus and wanted != tracked.sent:
                 tracked.send_in_reply(wanted)
-                yield ContainerUpdate(tracked.container.id, wanted)
+                yield _update(tracked, wanted)
 
     # ---- a container's life
 
     def create(self, container: Container, uses: frozenset[Use], division: Division) -> Placement:
         """Places a container that the runtime is about to create, and moves others off the CPUs of claims."""
         self._forget_failed_creation_of(container)
-        cpus = self._wanted(uses, division)
+        wanted = self._wanted(container, uses, division)
+        cpus = wanted.cpus
         if not cpus:
             raise PlacementError(
                 f"no CPU is left for container {container.name}: every CPU is held by a claim or offline"
             )
-        if uses:
-            self._check_nobody_comes_to(cpus, uses, division)
-        clearing = cpus if uses else EMPTY
+        pinned = division.pins(uses)
+        if pinned:
+            self._check_nobody_comes_to(cpus, division)
+        clearing = cpus if pinned else EMPTY
         updates = self.take_updates(division, growing=not self.pushes, repeating=True, clearing=clearing)
-        if uses:
+        if pinned:
             updates += tuple(self._update_records(division, clearing))
         moved = tuple(update.container_id for update in updates)
-        self._tracked[container.id] = Tracked(container, uses, Stage.CREATING, sent=cpus, possible=cpus, moved=moved)
-        return Placement(cpus, updates)
+        made = Tracked(container, uses, Stage.CREATING, sent=wanted, possible=cpus, limits_known=True, moved=moved)
+        self._tracked[container.id] = made
+        return Placement(cpus, updates, wanted.limits)
 
     def created(self, container_id: str) -> None:
         """The runtime has stored the container."""
@@ -138,7 +137,7 @@ class Board:
         """The runtime is about to start a container; returns a doubt about its CPUs that its cgroup can resolve."""
         tracked = self._tracked.get(container.id)
         if tracked is None:  # its creation was not reported, or took too long
-            tracked = Tracked(container, uses, Stage.CREATED, sent=EMPTY, possible=None)
+            tracked = Tracked(container, uses, Stage.CREATED, sent=Resources(), possible=None)
             self._tracked[container.id] = tracked
         return Doubt(tracked, tracked.events) if self._starts_elsewhere(tracked, division) else None
 
@@ -159,13 +158,14 @@ class Board:
         tracked = self._tracked.get(container.id)
         if tracked is None:
             raise PlacementError(f"container {container.name} has ended, or the agent connects anew: {REPLACED}")
-        moved_at_once = tracked.unattended and not (tracked.uses or tracked.overdue) and self.pushes
+        pinned = division.pins(tracked.uses)
+        moved_at_once = tracked.unattended and not (pinned or tracked.overdue) and self.pushes
         if not moved_at_once and self._starts_elsewhere(tracked, division):
             known = f'CPUs "{tracked.possible}"' if tracked.possible else "CPUs that are not known"
             if tracked.possible is not None and tracked.possible.isdisjoint(division.online):
                 wrong = "which are offline"
             else:
-                wrong = "which are not those of its claims" if tracked.uses else "where others run on their claims"
+                wrong = "which are not those of its claims" if pinned else "where others run on their claims"
             raise PlacementError(f"container {container.name} would start on {known}, {wrong}: {REPLACED}")
         if tracked.stage is not Stage.RUNNING:
             tracked.stage = Stage.STARTING
@@ -178,22 +178,23 @@ class Board:
     def found_running(self, container: Container, uses: frozenset[Use]) -> None:
         """A container runs that no earlier event was about: its CPUs are not known."""
         self._queue.clear()
-        self._tracked[container.id] = Tracked(container, uses, Stage.RUNNING, sent=EMPTY, possible=None)
+        self._tracked[container.id] = Tracked(container, uses, Stage.RUNNING, sent=Resources(), possible=None)
 
     def prove(self, container_id: str, uses: frozenset[Use]) -> None:
         """The container turned out to belong to claims: it gets their CPUs with the next update."""
         if tracked := self._event_of(container_id):
             tracked.uses = uses
 
-    def repeat_cpus(self, container_id: str, division: Division) -> CpuSet:
-        """Repeats the CPUs when the kubelet changes a container's other resources; returns them, or none to repeat."""
+    def repeat(self, container_id: str, division: Division) -> ContainerUpdate | None:
+        """Repeats what a container has when the kubelet changes its resources; None if there is nothing to repeat."""
         tracked = self._event_of(container_id)
         if tracked is None:
-            return EMPTY
-        cpus = self._wanted(tracked.uses, division)
-        if cpus:
-            tracked.repeat(cpus)
-        return cpus
+            return None
+        wanted = self._wanted(tracked.container, tracked.uses, division)
+        if not wanted.cpus:
+            return None
+        tracked.repeat(wanted)
+        return _update(tracked, wanted)
 
     def updated(self, container_id: str) -> None:
         """The runtime has carried out the kubelet's change of a container."""
@@ -210,7 +211,7 @@ class Board:
         else:
             tracked.expire()
 
-    def stopped(self, container_id: str) -> frozenset[str]:
+    def stopped(self, container_id: str) -> frozenset[ClaimKey]:
         """The container is gone; returns the claims that it belonged to."""
         tracked = self._tracked.pop(container_id, None)
         if tracked is None:
@@ -218,12 +219,12 @@ class Board:
         for moved in tracked.moved:  # a creation that failed: the runtime may have dropped the whole reply
             if other := self._event_of(moved):
                 other.reply_lost()
-        return frozenset(use.claim_uid for use in tracked.uses)
+        return frozenset(use.claim for use in tracked.uses)
 
-    def forget_unstored(self, claim_uid: str) -> None:
+    def forget_unstored(self, claim: ClaimKey) -> None:
         """The kubelet has given a claim up: the creation of its containers that are not stored by now has failed."""
         for tracked in list(self._tracked.values()):
-            if tracked.stage is Stage.CREATING and any(use.claim_uid == claim_uid for use in tracked.uses):
+            if tracked.stage is Stage.CREATING and any(use.claim == claim for use in tracked.uses):
                 self.stopped(tracked.container.id)
 
     def _event_of(self, container_id: str) -> Tracked | None:
@@ -257,21 +258,22 @@ class Board:
         selected = select(list(self._due(division, growing=growing, repeating=repeating)), clearing, taken)
         for tracked, update, _, repeated in selected:
             if not repeated:
-                tracked.send_in_reply(update.cpus)
+                tracked.send_in_reply(update.resources)
             elif not self.pushes:
                 tracked.send_again_in_reply()
         return tuple(due.update for due in selected)
 
     def _due(self, division: Division, *, growing: bool, repeating: bool) -> Iterator[Due]:
         for tracked in self._tracked.values():
-            wanted = self._wanted(tracked.uses, division)
-            if tracked.stage is not Stage.RUNNING or not wanted:
+            wanted = self._wanted(tracked.container, tracked.uses, division)
+            if tracked.stage is not Stage.RUNNING or not wanted.cpus:
                 continue
             strays = self._strays(tracked, division)
             repeated = wanted == tracked.sent
-            needed = repeating and strays and not tracked.confirmed if repeated else growing or strays
+            urgent = strays or not tracked.has_limits
+            needed = repeating and urgent and not tracked.confirmed if repeated else growing or urgent
             if needed:
-                yield Due(tracked, ContainerUpdate(tracked.container.id, wanted), strays, repeated)
+                yield Due(tracked, _update(tracked, wanted), strays, repeated)
 
     def next_push(self, division: Division, skip: frozenset[str]) -> ContainerUpdate | None:
         """The update of one container whose CPUs are not right, or not confirmed; containers that must leave CPUs come
@@ -288,7 +290,7 @@ class Board:
         if found is None:
             return None
         self._under_way = (found, found.events)
-        return ContainerUpdate(found.container.id, self._wanted(found.uses, division))
+        return _update(found, self._wanted(found.container, found.uses, division))
 
     def _first_queued(self, division: Division) -> Tracked | None:
         while self._queue:
@@ -304,17 +306,17 @@ class Board:
         if tracked is None:
             return
         if not applied:
-            tracked.push_failed(update.cpus)
+            tracked.push_failed(update.resources)
             return
         sent, events = self._under_way or (None, 0)
-        tracked.pushed(update.cpus, undisturbed=sent is tracked and events == tracked.events)
+        tracked.pushed(update.resources, undisturbed=sent is tracked and events == tracked.events)
 
-    def unsettled_on(self, cpus: CpuSet, claim_uid: str) -> bool:
+    def unsettled_on(self, cpus: CpuSet, claim: ClaimKey) -> bool:
         """True while a container that is being created, started or changed may come to CPUs of this claim."""
         return any(
             tracked.may_come_to(cpus) and not tracked.overdue
             for tracked in self._tracked.values()
-            if all(use.claim_uid != claim_uid for use in tracked.uses)
+            if all(use.claim != claim for use in tracked.uses)
         )
 
     # ---- what is right
@@ -322,21 +324,22 @@ class Board:
     def _needs_push(self, tracked: Tracked, division: Division) -> bool:
         if tracked.stage is not Stage.RUNNING:
             return False
-        wanted = self._wanted(tracked.uses, division)
+        wanted = self._wanted(tracked.container, tracked.uses, division)
         # while the kubelet's update is pending, nothing that is sent can be confirmed
-        return bool(wanted) and (wanted != tracked.sent or not (tracked.confirmed or tracked.pending))
+        return bool(wanted.cpus) and (wanted != tracked.sent or not (tracked.confirmed or tracked.pending))
 
     def _starts_elsewhere(self, tracked: Tracked, division: Division) -> bool:
         """True when a container may start on CPUs that others' claims use, or off the CPUs of its own claims."""
         own = self._own(tracked, division)
         foreign = self._occupied(tracked, division) - own
         if tracked.possible is None:
-            return bool(tracked.uses or foreign)
-        right = own | self._wanted(tracked.uses, division)
-        astray = not tracked.possible <= right if tracked.uses else not tracked.possible.isdisjoint(foreign)
+            return division.pins(tracked.uses) or bool(foreign)
+        right = own | self._wanted_cpus(tracked.uses, division)
+        pinned = division.pins(tracked.uses)
+        astray = not tracked.possible <= right if pinned else not tracked.possible.isdisjoint(foreign)
         return astray or tracked.possible.isdisjoint(division.online)
 
-    def _check_nobody_comes_to(self, cpus: CpuSet, uses: frozenset[Use], division: Division) -> None:
+    def _check_nobody_comes_to(self, cpus: CpuSet, division: Division) -> None:
         """Refuses to create a claim's container on CPUs that no update can clear at this moment.
 
         The kubelet repeats a creation that was refused, for every pod. It never repeats a start for some pods, so the
@@ -350,7 +353,10 @@ class Board:
                     "claim: the kubelet retries"
                 )
 
-    def _wanted(self, uses: frozenset[Use], division: Division) -> CpuSet:
+    def _wanted(self, container: Container, uses: frozenset[Use], division: Division) -> Resources:
+        return Resources(self._wanted_cpus(uses, division), division.limits_of(container, uses))
+
+    def _wanted_cpus(self, uses: frozenset[Use], division: Division) -> CpuSet:
         """The CPUs of its claims that are online; a container without any runs on the shared CPUs."""
         if not uses:
             return division.shared
@@ -368,7 +374,11 @@ class Board:
     def _strays(self, tracked: Tracked, division: Division) -> bool:
         """True when the container may run on CPUs of a claim that is not its own, or off the CPUs of its own claims."""
         if tracked.possible is None:
-            return bool(tracked.uses or division.exclusive)
+            return division.pins(tracked.uses) or bool(division.exclusive)
         if tracked.possible.isdisjoint(division.online):
             return True  # all offline: then cgroup v2 lets it run wherever its parent may
         return not tracked.possible.isdisjoint(division.exclusive - self._own(tracked, division))
+
+
+def _update(tracked: Tracked, wanted: Resources) -> ContainerUpdate:
+    return ContainerUpdate(tracked.container.id, wanted.cpus, wanted.limits)

@@ -1,8 +1,10 @@
-"""Containers as the runtime describes them, and the CPUs that it is sent for them."""
+"""Containers as the runtime describes them, and the resources that it is sent for them."""
 
 from dataclasses import dataclass
 
 from dracpu_api.cpuset import EMPTY, CpuSet
+
+Limits = tuple[tuple[str, str], ...]  # files of a container's cgroup v2 and their content, in the order of the names
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +38,31 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Resources:
+    """What a container may use: its CPUs, and what its claims limit or bind besides."""
+
+    cpus: CpuSet = EMPTY
+    limits: Limits = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerUpdate:
-    """The CPUs that a container may use from now on; never empty."""
+    """What a container may use from now on; its CPUs are never empty."""
 
     container_id: str
     cpus: CpuSet
+    limits: Limits = ()
+
+    @property
+    def resources(self) -> Resources:
+        """Without the container."""
+        return Resources(self.cpus, self.limits)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The answer to a container's creation: its own CPUs, and the updates of others."""
+    """The answer to a container's creation: its own resources, and the updates of others."""
 
     cpus: CpuSet
     updates: tuple[ContainerUpdate, ...] = ()
+    limits: Limits = ()

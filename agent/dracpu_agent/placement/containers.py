@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from dracpu_agent.placement.board import Board, Division, Doubt
+from dracpu_agent.placement.board import Board, Doubt
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
-from dracpu_agent.placement.proof import Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
+from dracpu_agent.placement.division import Division
+from dracpu_agent.placement.proof import ClaimKey, Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
 from dracpu_api.cpuset import CpuSet
 
 
@@ -28,7 +29,7 @@ class UnprovenContainer:
 
     container: Container
     reason: str
-    claim_to_read: str | None  # the claim's UID, where the pod may have joined the claim after it was prepared
+    claim_to_read: ClaimKey | None  # where the pod may have joined the claim after it was prepared
 
 
 class Containers:
@@ -42,7 +43,7 @@ class Containers:
         self,
         division: Division,
         evidences: Evidences,
-        unused: Callable[[frozenset[str] | None], None],
+        unused: Callable[[frozenset[ClaimKey] | None], None],
         changed: Callable[[], None],
     ) -> None:
         self.runtime = RuntimeInfo()
@@ -62,21 +63,21 @@ class Containers:
         """True while every container of the node is known."""
         return self.connection is not Connection.DISCONNECTED
 
-    def uses(self, claim_uid: str) -> bool:
+    def uses(self, claim: ClaimKey) -> bool:
         """True while a container of the claim exists."""
-        return self._board.uses(claim_uid)
+        return self._board.uses(claim)
 
-    def used_claims(self) -> frozenset[str]:
+    def used_claims(self) -> frozenset[ClaimKey]:
         """The claims that any container belongs to."""
         return self._board.used_claims()
 
-    def pods_of(self, claim_uid: str) -> frozenset[str]:
+    def pods_of(self, claim: ClaimKey) -> frozenset[str]:
         """The UIDs of the pods that have containers of the claim."""
-        return self._board.pods_of(claim_uid)
+        return self._board.pods_of(claim)
 
     def pinned(self) -> int:
-        """How many containers run on claims."""
-        return self._board.pinned()
+        """How many containers run on CPUs of claims."""
+        return self._board.pinned(self.division)
 
     # ---- what NodeState decides
 
@@ -84,9 +85,9 @@ class Containers:
         """Claims, settings or the machine have changed, and with them the CPUs that containers should run on."""
         self.division, self._evidences = division, evidences
 
-    def forget_unstored(self, claim_uid: str) -> None:
+    def forget_unstored(self, claim: ClaimKey) -> None:
         """The kubelet has given a claim up: creations of its containers that were never reported again have failed."""
-        self._board.forget_unstored(claim_uid)
+        self._board.forget_unstored(claim)
 
     # ---- the connection
 
@@ -168,9 +169,9 @@ class Containers:
         self._changed()
         return unproven
 
-    def repeat_cpus(self, container_id: str) -> CpuSet:
-        """Repeats the CPUs when the kubelet updates a container, and returns them; empty: none to repeat."""
-        return self._board.repeat_cpus(container_id, self.division)
+    def repeat(self, container_id: str) -> ContainerUpdate | None:
+        """Repeats what a container has when the kubelet updates it; None if there is nothing to repeat."""
+        return self._board.repeat(container_id, self.division)
 
     def updated(self, container: Container) -> UnprovenContainer | None:
         """The runtime has carried out the kubelet's update of a container; returns as `started` does."""
@@ -184,9 +185,9 @@ class Containers:
         self._board.expire(container_id)
         self._changed()
 
-    def unsettled_on(self, cpus: CpuSet, claim_uid: str) -> bool:
+    def unsettled_on(self, cpus: CpuSet, claim: ClaimKey) -> bool:
         """True while another container may come to these CPUs of a claim, whatever the runtime is sent."""
-        return self.synchronized and self._board.unsettled_on(cpus, claim_uid)
+        return self.synchronized and self._board.unsettled_on(cpus, claim)
 
     def _notice(self, container: Container) -> UnprovenContainer | None:
         """Takes note of a running container whose creation was not reported, as the list was sent meanwhile."""
@@ -234,5 +235,5 @@ class Containers:
         try:
             return self._uses_of(container), None
         except UnprovenError as error:
-            claim = error.claim_uid if isinstance(error, UnknownConsumerError) else None
+            claim = error.claim if isinstance(error, UnknownConsumerError) else None
             return frozenset(), UnprovenContainer(container, str(error), claim)

@@ -7,7 +7,7 @@ claim's namespace and a pod that the claim is reserved for.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import Container
@@ -37,11 +37,18 @@ class Claim(Protocol):
         """One for each use."""
 
 
+class ClaimKey(NamedTuple):
+    """A claim of one driver; another driver may hold devices of the same claim."""
+
+    driver: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """A container's part in a claim."""
 
-    claim_uid: str
+    claim: ClaimKey
     cdi_device: str
 
 
@@ -59,28 +66,30 @@ class Evidences:
     """The evidence for every use of every held claim, by what containers carry."""
 
     def __init__(
-        self, drivers: Sequence[DriverNames], claims: Mapping[str, Claim], former: "Evidences | None" = None
+        self, held: Sequence[tuple[DriverNames, Mapping[str, Claim]]], former: "Evidences | None" = None
     ) -> None:
         """Takes over what `former` has of claims that have not changed since."""
         known = former._of_claim if former else {}
-        self.kinds = tuple(f"{driver.cdi_kind}=" for driver in drivers)
-        self.prefixes = tuple(driver.variables for driver in drivers)
+        self.kinds = tuple(f"{driver.cdi_kind}=" for driver, _ in held)
+        self.prefixes = tuple(driver.variables for driver, _ in held)
         self.by_device: dict[str, Evidence] = {}
         self.by_variable: dict[str, tuple[Evidence, str]] = {}  # with the variable's value
-        self._of_claim: dict[str, tuple[Claim, tuple[Evidence, ...]]] = {}
-        for uid, claim in claims.items():
-            entry = known.get(uid)
+        self._of_claim: dict[ClaimKey, tuple[Claim, tuple[Evidence, ...]]] = {}
+        for key, claim in (
+            (ClaimKey(names.driver, uid), claim) for names, claims in held for uid, claim in claims.items()
+        ):
+            entry = known.get(key)
             if entry is None or entry[0] is not claim:  # a claim is replaced when it changes
-                entry = claim, tuple(_evidences_of(uid, claim))
-            self._of_claim[uid] = entry
+                entry = claim, tuple(_evidences_of(key, claim))
+            self._of_claim[key] = entry
             for evidence in entry[1]:
                 self.by_device[evidence.use.cdi_device] = evidence
                 self.by_variable |= {name: (evidence, value) for name, value in evidence.variables}
 
 
-def _evidences_of(uid: str, claim: Claim) -> Iterator[Evidence]:
+def _evidences_of(key: ClaimKey, claim: Claim) -> Iterator[Evidence]:
     for device in claim.cdi_devices():
-        yield Evidence(Use(uid, device.name), device.variables, claim.namespace, claim.consumers)
+        yield Evidence(Use(key, device.name), device.variables, claim.namespace, claim.consumers)
 
 
 class UnprovenError(PlacementError):
@@ -90,9 +99,9 @@ class UnprovenError(PlacementError):
 class UnknownConsumerError(UnprovenError):
     """Only the pod does not fit: it may have joined the claim after Prepare, so the claim should be read again."""
 
-    def __init__(self, claim_uid: str, message: str) -> None:
+    def __init__(self, claim: ClaimKey, message: str) -> None:
         super().__init__(message)
-        self.claim_uid = claim_uid
+        self.claim = claim
 
 
 def uses_of(container: Container, evidences: Evidences, *, cdi_is_passed: bool) -> frozenset[Use]:
@@ -142,6 +151,6 @@ def _proven_by_variable(container: Container, name: str, value: str, evidences: 
         )
     if container.pod_uid not in evidence.consumers:
         raise UnknownConsumerError(
-            evidence.use.claim_uid, f"pod {container.pod_name} is not among the pods of the claim in {name}"
+            evidence.use.claim, f"pod {container.pod_name} is not among the pods of the claim in {name}"
         )
     return evidence.use

@@ -13,6 +13,7 @@ from dracpu_api.cpuset import CpuSet
 # NRI: 4 MiB a message. The rest is for the envelope and for the CPUs of the container that the hook is about.
 ROOM: Final = (4096 - 64) * 1024
 _OVERHEAD: Final = 48  # of an encoded update, at most, in addition to its texts
+_OVERHEAD_OF_LIMIT: Final = 12  # likewise
 
 
 class Due(NamedTuple):
@@ -26,7 +27,8 @@ class Due(NamedTuple):
 
 def size_of(update: ContainerUpdate) -> int:
     """The bytes that an encoded update takes at most."""
-    return len(update.container_id) + len(str(update.cpus)) + _OVERHEAD
+    limits = sum(len(name) + len(value) + _OVERHEAD_OF_LIMIT for name, value in update.limits)
+    return len(update.container_id) + len(str(update.cpus)) + limits + _OVERHEAD
 
 
 def select(due: Sequence[Due], clearing: CpuSet, taken: int = 0) -> Sequence[Due]:

@@ -5,14 +5,16 @@ when the container starts; until the container runs, an update changes that reco
 its answer to the kubelet's update some time after our hook has returned, and it only logs a failed update that came in
 the reply to a hook about another container. So `sent` and `possible` are kept apart: the cgroup has the CPUs that were
 sent only once nothing else is possible any more.
+
+Limits are simpler: a container has those that were sent last, or it is not known which it has (`limits_known`).
 """
 
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from dracpu_agent.placement.container import Container
+from dracpu_agent.placement.container import Container, Resources
 from dracpu_agent.placement.proof import Use
-from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.cpuset import CpuSet
 
 
 class Stage(Enum):
@@ -31,9 +33,10 @@ class Tracked:
     container: Container
     uses: frozenset[Use]
     stage: Stage
-    sent: CpuSet  # the last CPUs that the runtime accepted; EMPTY: none, or not known
+    sent: Resources  # the last that the runtime accepted; without CPUs: none, or not known
     possible: CpuSet | None  # the CPUs that its cgroup may allow; None: not known, so any
-    pending: CpuSet = EMPTY  # the answer to the kubelet's update, which the runtime may apply at any moment
+    pending: Resources | None = None  # the answer to the kubelet's update, which the runtime may apply at any moment
+    limits_known: bool = False  # its cgroup has the limits that were sent last
     replied: bool = False  # a reply has included `sent` since the container runs
     moved: tuple[str, ...] = ()  # containers that the reply to its creation moves
     unattended: bool = False  # its cgroup may have been written while no agent was connected
@@ -42,8 +45,13 @@ class Tracked:
 
     @property
     def confirmed(self) -> bool:
-        """True when the cgroup is known to have the CPUs that were sent last."""
-        return self.possible == self.sent and not self.pending
+        """True when the cgroup is known to have the resources that were sent last."""
+        return self.possible == self.sent.cpus and self.has_limits and self.pending is None
+
+    @property
+    def has_limits(self) -> bool:
+        """True when the cgroup is known to have the limits that were sent last; none need no confirmation."""
+        return self.limits_known or not self.sent.limits
 
     def may_run_on(self, cpus: CpuSet) -> bool:
         """True when its processes may run on any of these CPUs now."""
@@ -53,43 +61,43 @@ class Tracked:
         """True when it may run on any of these CPUs after an event that no update can prevent: its start, or the end of
         the kubelet's update."""
         if self.stage is Stage.RUNNING:
-            return not self.pending.isdisjoint(cpus)
+            return self.pending is not None and not self.pending.cpus.isdisjoint(cpus)
         return self.may_run_on(cpus)
 
-    def send_in_reply(self, cpus: CpuSet) -> None:
+    def send_in_reply(self, wanted: Resources) -> None:
         """The reply to a hook about another container includes an update; the runtime does not report its failure."""
-        self._add(cpus)
+        self._add(wanted)
         self.replied = self.stage is Stage.RUNNING
 
     def send_again_in_reply(self) -> None:
-        """A reply repeats the CPUs. With the second reply to a running container they count as applied: without pushes
-        no better confirmation can be had."""
-        if self.replied and not self.pending:
-            self.possible = self.sent
+        """A reply repeats the update. With the second reply to a running container it counts as applied: without pushes
+        the runtime confirms nothing."""
+        if self.replied and self.pending is None:
+            self._applied(self.sent)
         self.replied = True
 
     def reply_lost(self) -> None:
         """The runtime may have dropped a reply that included an update."""
-        self.sent, self.possible = EMPTY, None
+        self.sent, self.possible, self.limits_known = Resources(), None, False
 
-    def repeat(self, cpus: CpuSet) -> None:
-        """The answer to the kubelet's update repeats its CPUs; the runtime applies it after the hook."""
-        self._add(cpus)
-        self.pending = cpus
+    def repeat(self, wanted: Resources) -> None:
+        """The answer to the kubelet's update repeats its resources; the runtime applies it after the hook."""
+        self._add(wanted)
+        self.pending = wanted
 
     def updated(self) -> None:
         """The kubelet's update has succeeded."""
-        if not self.pending:  # this was reported later than anything waits for it
-            self.possible, self.replied = None, False
+        if self.pending is None:  # this was reported later than anything waits for it
+            self.possible, self.limits_known, self.replied = None, False, False
         elif self.sent == self.pending and self.stage is Stage.RUNNING:
-            self.possible = self.pending
-        self.pending = EMPTY
+            self._applied(self.pending)
+        self.pending = None
         self.events += 1
 
     def started(self) -> None:
         """The container runs: from now on updates change its cgroup."""
         if self.stage is not Stage.STARTING:
-            self.possible = None  # its start was not checked, or was assumed before
+            self.possible, self.limits_known = None, False  # its start was not checked, or was assumed before
         self.stage, self.replied = Stage.RUNNING, False
         self.events += 1
 
@@ -97,23 +105,28 @@ class Tracked:
         """The end of its start, or of the kubelet's update, is not reported: the start or the update may have failed,
         or another plugin has prevented the report."""
         self.overdue = True
-        if self.stage is Stage.STARTING or self.pending:
+        if self.stage is Stage.STARTING or self.pending is not None:
             self.stage = Stage.RUNNING
-            self.possible, self.pending, self.replied = None, EMPTY, False
+            self.possible, self.limits_known, self.pending, self.replied = None, False, None, False
             self.events += 1
 
-    def pushed(self, cpus: CpuSet, *, undisturbed: bool) -> None:
+    def pushed(self, update: Resources, *, undisturbed: bool) -> None:
         """The runtime has applied an update; `undisturbed`: no other event has come since it was sent."""
-        self._add(cpus)
-        if undisturbed and not self.pending:
-            self.possible = cpus
+        self._add(update)
+        if undisturbed and self.pending is None:
+            self._applied(update)
 
-    def push_failed(self, cpus: CpuSet) -> None:
+    def push_failed(self, update: Resources) -> None:
         """It is not known whether the runtime has applied an update."""
-        self._add(cpus)
-        self.sent = EMPTY
+        self._add(update)
+        self.sent, self.limits_known = Resources(), False
 
-    def _add(self, cpus: CpuSet) -> None:
-        self.sent, self.replied = cpus, False
-        self.possible = None if self.possible is None else self.possible | cpus
+    def _add(self, wanted: Resources) -> None:
+        if wanted.limits != self.sent.limits:
+            self.limits_known = False
+        self.sent, self.replied = wanted, False
+        self.possible = None if self.possible is None else self.possible | wanted.cpus
         self.events += 1
+
+    def _applied(self, resources: Resources) -> None:
+        self.possible, self.limits_known = resources.cpus, True

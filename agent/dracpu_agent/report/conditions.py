@@ -3,7 +3,7 @@ that the agent depends on reported last.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dracpu_agent.claims.grant import ClaimRef
@@ -48,6 +48,28 @@ class Standing:
     def needs_repair(self) -> bool:
         """True if no claim can be prepared until somebody changes the node."""
         return self.static_cpu_manager or bool(self.without_cpuset)
+
+
+def worst_slices(states: Mapping[str, SlicesState]) -> SlicesState:
+    """The slices of all drivers as one state: that of the first driver whose slices are not published or whose fields
+    were dropped, otherwise the first; the error of another driver than that of CPUs names it."""
+    first, *_ = states.values()
+    for driver, state in states.items():
+        if not state.published or state.error:
+            return state if state is first else replace(state, error=state.error and f"driver {driver}: {state.error}")
+    return first
+
+
+def worst_registration(results: Mapping[str, RegistrationStatus | None]) -> RegistrationStatus | None:
+    """The registrations of all drivers as one result: None while one is missing, and a refusal before a success."""
+    if not all(results.values()):
+        return None
+    refused = (
+        RegistrationStatus(False, f"driver {driver}: {result.error}" if len(results) > 1 else result.error)
+        for driver, result in results.items()
+        if result is not None and not result.registered
+    )
+    return next(refused, RegistrationStatus(True))
 
 
 def conditions_of(node: NodeState, standing: Standing) -> tuple[Condition, ...]:
@@ -96,7 +118,7 @@ def _config(node: NodeState, applied: Condition) -> Condition:
     """The settings may be applied, and yet not hold for every CPU: claims keep what they have."""
     if not applied.true or node.spec is None:
         return applied
-    if node.cpus.settling:
+    if node.settling:
         message = f"the former devices stay published for {node.spec.settle_seconds} s, closed to new claims"
         return Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.SETTLING, message)
     keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.cpus.reserved)]
@@ -104,8 +126,8 @@ def _config(node: NodeState, applied: Condition) -> Condition:
         named = _some([f"{claim.ref} ({claim.cpus & node.cpus.reserved})" for claim in keeping])
         message = f"reserved CPUs are still held by claims, which keep them until their pods end: {named}"
         return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.RESERVED_CPUS_HELD, message)
-    if draining := node.cpus.draining():
-        message = f"claims of the former devices keep their CPUs until their pods end: {_some(map(str, draining))}"
+    if draining := node.draining():
+        message = f"claims of the former devices keep what they hold until their pods end: {_some(map(str, draining))}"
         return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.DRAINING, message)
     if ungrouped := node.cpus.ungrouped():
         message = (
@@ -166,11 +188,11 @@ def _state(node: NodeState, standing: Standing) -> Condition:
 
 
 def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, str]]:
-    if frozen := [claim for claim in node.claims.values() if claim.frozen is not None]:
-        named = _some(f"{claim.ref} (CPUs {claim.cpus or 'unknown'})" for claim in frozen)
+    if frozen := [claim for claim in node.all_claims() if claim.frozen is not None]:
+        named = _some(f"{claim.ref} ({claim.content})" for claim in frozen)
         yield (
             NodeReason.CLAIMS_FROZEN,
-            "a newer agent prepared claims whose records this agent cannot read; they keep their CPUs: install the "
+            "a newer agent prepared claims whose records this agent cannot read; they keep what they hold: install the "
             f"newer version again, or delete the pods that use them: {named}",
         )
     if offline := node.cpus.offline():

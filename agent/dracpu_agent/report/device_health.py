@@ -1,28 +1,35 @@
 """The health of the devices, which the kubelet shows in the status of pods.
 
-The kubelet distinguishes devices, not shares of them: a group is unhealthy as soon as any claim misses a CPU of it. The
-message names CPUs and no claims, because pods of every namespace show it.
+The kubelet distinguishes devices, not shares of them: a device is unhealthy for every claim that has a share of it.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+from dracpu_agent.drivers.holding import Holding
 from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.node import NodeState
-from dracpu_api.cpuset import EMPTY, CpuSet, union_by_name
 
 
-def health_of(node: NodeState) -> list[DeviceHealth]:
-    """Every device that is published or that a claim holds."""
-    grants = [grant for claim in node.claims.values() for grant in claim.grants]
+def health_of(node: NodeState, holding: Holding[Any, Any]) -> list[DeviceHealth]:
+    """Every device of a driver that is published or that a claim holds."""
+    problems = holding.driver.problems()
+    published = [device.name for device in holding.driver.devices(node.taints)]
     # the devices of a frozen claim may be unknown
-    held = union_by_name((grant.device, grant.cpus) for grant in grants if grant.device)
-    published = {device.name: EMPTY for device in node.devices()}
+    held = [grant.device for claim in holding.values() for grant in claim.grants if grant.device]
     return [
-        DeviceHealth(node.node_name, device, healthy=not offline, message=_message(offline) if offline else "")
-        for device, cpus in (published | held).items()
-        for offline in (cpus - node.topology.online,)
+        DeviceHealth(node.node_name, device, healthy=device not in problems, message=problems.get(device, ""))
+        for device in dict.fromkeys([*published, *held])
     ]
 
 
-def _message(offline: CpuSet) -> str:
-    which = f"CPUs {offline}, which claims hold, are" if len(offline) > 1 else f"CPU {offline}, which a claim holds, is"
-    others = "containers run on the other CPUs of their claim, or on shared CPUs where it has no others"
-    return f"{which} offline or forbidden: {others}"
+class HealthOfDriver:
+    """The devices of one driver, for the kubelet's health stream."""
+
+    def __init__(self, node: NodeState, holding: Holding[Any, Any]) -> None:
+        self._node = node
+        self._holding = holding
+
+    def snapshot(self) -> Sequence[DeviceHealth]:
+        """The health of every device."""
+        return health_of(self._node, self._holding)

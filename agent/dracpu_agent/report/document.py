@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dracpu_agent.claims.checkpoint import Checkpoint
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import NodeGauges
 from dracpu_agent.report.conditions import Condition
@@ -20,7 +21,7 @@ def document_of(node: NodeState, conditions: Iterable[Condition]) -> dict[str, A
         "exclusive": str(node.division.exclusive),
         "shared": str(node.division.shared),
         "containers": {"total": len(node.containers), "pinned": node.containers.pinned()},
-        "claims": [_claim(claim) for claim in node.claims.values()],
+        "claims": [_claim(claim) for claim in node.all_claims()],
         "conditions": [
             {
                 "type": condition.type,
@@ -40,20 +41,22 @@ def document_of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "node": checkpoint.node,
         "revision": checkpoint.spec.revision if checkpoint.spec else "",
         "reserved": str(named | checkpoint.withheld),
-        "exclusive": str(union(claim.cpus for claim in checkpoint.claims)),
+        "exclusive": str(union(claim.cpus for claim in checkpoint.claims if isinstance(claim, CpuClaim))),
         "claims": [_claim(claim) for claim in checkpoint.claims],
         "conditions": [],
     }
 
 
-def _claim(claim: HeldClaim) -> dict[str, Any]:
+def _claim(claim: HeldClaim[Any]) -> dict[str, Any]:
     return {
+        "driver": claim.names.driver,
         "namespace": claim.ref.namespace,
         "name": claim.ref.name,
         "uid": claim.ref.uid,
-        "cpus": str(claim.cpus),
+        "holds": claim.text(claim.grants),
+        "cpus": str(claim.cpus) if isinstance(claim, CpuClaim) else "",
         "state": "frozen" if claim.frozen else "lingering" if claim.lingering else "held",
-        "requests": {request: str(claim.cpus_of(request)) for request in claim.requests},
+        "requests": {request: claim.text(claim.grants_of(request)) for request in claim.requests},
     }
 
 
@@ -64,6 +67,4 @@ def gauges_of(node: NodeState) -> NodeGauges:
         allocated=len(held),
         available=len(node.topology.online - reserved - held),
         reserved=len(reserved),
-        claims=len(node.claims),
-        lingering=sum(claim.lingering for claim in node.claims.values()),
     )

@@ -18,11 +18,11 @@ def phase_of(node: NodeState, conditions: Iterable[Condition]) -> Phase:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[NodeCondition.CONFIG_APPLIED].reason == NodeReason.REFUSED:
         return Phase.FAILED
-    if node.cpus.settling:
+    if node.settling:
         return Phase.SETTLING
     if node.spec is None or not by_type[NodeCondition.SLICES_PUBLISHED].true:
         return Phase.PENDING
-    return Phase.DRAINING if node.cpus.draining() else Phase.READY
+    return Phase.DRAINING if node.draining() else Phase.READY
 
 
 class TopologyDescription:

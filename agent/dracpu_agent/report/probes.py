@@ -1,11 +1,9 @@
-"""Answers the kubelet's probes and its device health stream."""
+"""Answers the kubelet's probes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from dracpu_agent.kubelet.health import DeviceHealth
 from dracpu_agent.node import NodeState
 from dracpu_agent.report.conditions import Standing, unready, unregistered
-from dracpu_agent.report.device_health import health_of
 
 
 class Probes:
@@ -23,7 +21,3 @@ class Probes:
         """Why no claim can be prepared."""
         standing = self._standing()
         return unregistered(standing) + unready(self._node, standing)
-
-    def snapshot(self) -> Sequence[DeviceHealth]:
-        """The health of every device."""
-        return health_of(self._node)

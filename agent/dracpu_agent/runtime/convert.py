@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, Resources
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.names import VARIABLES
 
 # The kubelet sets these labels on every container. They replace what the runtime leaves out: CRI-O the container's
 # name, containerd the pod after a restart of containerd. A pod cannot set them.
+_MEMS: Final = "cpuset.mems"  # has a field of its own in NRI; `unified` has all other files of a cgroup
 _LABEL_NAME: Final = "io.kubernetes.container.name"
 _LABEL_NAMESPACE: Final = "io.kubernetes.pod.namespace"
 _LABEL_POD_NAME: Final = "io.kubernetes.pod.name"
@@ -53,16 +54,16 @@ def container(message: nri.Container, pod: nri.PodSandbox) -> Container:
 
 
 def update(change: ContainerUpdate) -> nri.ContainerUpdate:
-    """An update of a container's CPUs, and of nothing else."""
+    """An update of a container's CPUs and limits, and of nothing else."""
     message = nri.ContainerUpdate(container_id=change.container_id)
-    message.linux.resources.cpu.cpus = _text(change.cpus, change.container_id)
+    _fill(message.linux.resources, change.resources, change.container_id)
     return message
 
 
 def create_response(created: Container, placement: Placement) -> nri.CreateContainerResponse:
     """The answer to a container's creation."""
     response = nri.CreateContainerResponse(update=map(update, placement.updates))
-    response.adjust.linux.resources.cpu.cpus = _text(placement.cpus, created.id)
+    _fill(response.adjust.linux.resources, Resources(placement.cpus, placement.limits), created.id)
     return response
 
 
@@ -103,7 +104,12 @@ def _cpus(text: str) -> CpuSet:
         return EMPTY  # unknown, so the container's CPUs are sent again
 
 
-def _text(cpus: CpuSet, container_id: str) -> str:
-    if not cpus:  # NRI: an empty text means "unchanged", and the container would keep CPUs that are not its own
+def _fill(message: nri.LinuxResources, resources: Resources, container_id: str) -> None:
+    if not resources.cpus:  # NRI: an empty text means "unchanged", and the container would keep CPUs of others
         raise PlacementError(f"no CPU is left for container {container_id}")
-    return str(cpus)
+    message.cpu.cpus = str(resources.cpus)
+    for file, content in resources.limits:
+        if file == _MEMS:
+            message.cpu.mems = content
+        else:
+            message.unified[file] = content

@@ -8,7 +8,8 @@ import structlog
 
 from dracpu_agent.claims.audit import Audit, Finding, look
 from dracpu_agent.claims.grant import ClaimRef
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.drivers.holding import Holding
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.node import NodeState
 
@@ -24,12 +25,14 @@ class Auditor:
     def __init__(
         self,
         node: NodeState,
+        holding: Holding[Any, Any],
         read_if_there: Callable[[ClaimRef, float], Awaitable[dict[str, Any] | None]],
         release_if_gone: Callable[[ClaimRef], Awaitable[Finding]],
-        released: Callable[[HeldClaim, str], None],
+        released: Callable[[HeldClaim[Any], str], None],
         round_seconds: float = ROUND_SECONDS,
     ) -> None:
         self._node = node
+        self._holding = holding
         self._read = read_if_there
         self._release_if_gone = release_if_gone
         self._released = released
@@ -50,12 +53,13 @@ class Auditor:
         if not self._node.containers.synchronized:
             return
         # a frozen claim may be allocated in a way that this agent does not know
-        claims = {uid: claim for uid, claim in self._node.claims.items() if claim.frozen is None}
+        claims = {uid: claim for uid, claim in self._holding.items() if claim.frozen is None}
         findings = {
-            uid: look(uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
+            uid: look(self._holding.name, uid, await self._read(claim.ref, READ_SECONDS), self._node.node_name)
             for uid, claim in claims.items()
         }
-        for uid in self._audit.judge(findings, self._node.containers.used_claims()):
+        in_use = {claim.uid for claim in self._node.containers.used_claims() if claim.driver == self._holding.name}
+        for uid in self._audit.judge(findings, in_use):
             try:
                 finding = await self._release_if_gone(claims[uid].ref)
             except ClaimError as error:  # the others must not wait for this claim

@@ -7,14 +7,14 @@ that was replaced, and what happened while no agent ran. The kernel's notificati
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from dracpu_agent.cdi.files import CdiDirectory, CdiFileError, Stamp
 from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.drivers.holding import Holding
 from dracpu_agent.file_threads import in_file_thread
-from dracpu_agent.node import NodeState
 
 POLL_SECONDS: Final = 5.0
 
@@ -26,13 +26,13 @@ class CdiRepair:
 
     def __init__(
         self,
-        node: NodeState,
-        cdi: CdiDirectory,
+        holding: Holding[Any, Any],
+        cdi: CdiDirectory[Any],
         repair: Callable[[str], Awaitable[bool]],
         repaired: Callable[[Sequence[ClaimRef]], None],
         failed: Callable[[], None],
     ) -> None:
-        self._node = node
+        self._holding = holding
         self._cdi = cdi
         self._repair = repair  # takes a claim's UID; returns whether the file had to be written
         self._repaired = repaired
@@ -53,7 +53,7 @@ class CdiRepair:
         except CdiFileError as error:
             self._note([str(error)])
             return
-        held = {uid: claim.ref for uid, claim in self._node.claims.items() if claim.has_cdi_file}
+        held = {uid: claim.ref for uid, claim in self._holding.items() if claim.has_cdi_file}
         self._sound = {uid: stamp for uid, stamp in self._sound.items() if uid in held}
         repaired, problems = [], []
         for uid, ref in held.items():

@@ -2,7 +2,7 @@
 date, once for changes that come together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from dracpu_agent.checkpoint.statefile import StateFile
@@ -29,8 +29,8 @@ class Following:
         *,
         state_file: StateFile,
         settings: ApplySettings,
-        slices: SliceController,
-        health_changed: Callable[[], None],
+        slices: Mapping[str, SliceController],
+        health_changed: Sequence[Callable[[], None]],
         status: StatusWriter,
         metrics: Metrics,
     ) -> None:
@@ -39,7 +39,7 @@ class Following:
         self._follower = Follower(changes)
         self._state_file = state_file
         self._settings = settings
-        self._slices = slices
+        self._slices = slices  # of each driver
         self._health_changed = health_changed
         self._status = status
         self._metrics = metrics
@@ -62,16 +62,21 @@ class Following:
             self._status.set(status_of(self._node, conditions, __version__, self._applied_revision, topology))
             self._metrics.set_nri_connected(self._node.containers.synchronized)
             self._metrics.set_node(gauges_of(self._node))
+            for name, holding in self._node.holdings.items():
+                lingering = sum(claim.lingering for claim in holding.values())
+                self._metrics.drivers[name].set_claims(len(holding), lingering)
 
     def _publish(self) -> None:
-        if self._node.spec is not None:
-            self._slices.publish(self._node.devices())
-        elif not self._settings.are_unknown:
-            self._slices.withdraw()
-        self._health_changed()
+        for name, slices in self._slices.items():
+            if self._node.spec is not None:
+                slices.publish(self._node.holdings[name].driver.devices(self._node.taints))
+            elif not self._settings.are_unknown:
+                slices.withdraw()
+        for health_changed in self._health_changed:
+            health_changed()
 
     def _note_applied(self) -> None:
         if self._node.spec is None:
             self._applied_revision = ""
-        elif self._slices.published and not self._node.cpus.settling:
+        elif all(slices.published for slices in self._slices.values()) and not self._node.settling:
             self._applied_revision = self._node.spec.revision

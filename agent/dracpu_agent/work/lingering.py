@@ -12,6 +12,7 @@ import structlog
 
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.node import NodeState
+from dracpu_agent.placement.proof import ClaimKey
 
 POLL_SECONDS: Final = 1.0  # a new claim may wait for the CPUs
 
@@ -32,14 +33,16 @@ class Lingering:
     def __init__(self, node: NodeState, tree: Tree) -> None:
         self._node = node
         self._tree = tree
-        self._kept: frozenset[str] = frozenset()
+        self._kept: frozenset[ClaimKey] = frozenset()
 
-    async def look(self, given_up: str = "") -> None:
+    async def look(self, given_up: ClaimKey | None = None) -> None:
         """Reads them once, and those of a claim that is about to be released."""
-        claims = [claim for uid, claim in self._node.claims.items() if claim.lingering or uid == given_up]
+        claims = [claim for claim in self._node.all_claims() if claim.lingering or claim.key == given_up]
         pods = frozenset(pod for claim in claims for pod in claim.consumers)
-        self._node.claims.set_running_pods(await in_file_thread(self._tree.running, pods) if pods else pods)
-        self._report(self._node.claims.kept_for_processes())
+        running = await in_file_thread(self._tree.running, pods) if pods else pods
+        for holding in self._node.holdings.values():
+            holding.set_running_pods(running)
+        self._report()
 
     async def run(self) -> NoReturn:
         """Reads them every second until cancelled."""
@@ -47,11 +50,13 @@ class Lingering:
             await asyncio.sleep(POLL_SECONDS)
             await self.look()
 
-    def _report(self, kept: frozenset[str]) -> None:
-        for uid in kept - self._kept:
-            log.warning(
-                "claim without containers keeps its CPUs: processes of its pods still run",
-                claim=str(self._node.claims[uid].ref),
-                cpus=str(self._node.claims[uid].cpus),
-            )
-        self._kept = kept
+    def _report(self) -> None:
+        claims = [holding[uid] for holding in self._node.holdings.values() for uid in holding.kept_for_processes()]
+        for claim in claims:
+            if claim.key not in self._kept:
+                log.warning(
+                    "claim without containers is kept: processes of its pods still run",
+                    claim=str(claim.ref),
+                    holds=claim.content,
+                )
+        self._kept = frozenset(claim.key for claim in claims)

@@ -10,16 +10,17 @@ container is about to start are in doubt, its cgroup is read: the runtime has wr
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.containers import Connection, UnprovenContainer
-from dracpu_agent.placement.proof import UnknownConsumerError
+from dracpu_agent.placement.proof import ClaimKey, UnknownConsumerError
 from dracpu_agent.work.retries import Retries
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.errors import DriverError
@@ -49,7 +50,7 @@ class Pinning:
     def __init__(
         self,
         node: NodeState,
-        learn_consumers: Callable[[str], Awaitable[None]],
+        learn_consumers: Callable[[ClaimKey], Awaitable[None]],
         count_push: Callable[[bool], None],
         read_cpus: Callable[[str, str], Awaitable[CpuSet | None]],
     ) -> None:
@@ -63,7 +64,9 @@ class Pinning:
         self._to_prove: list[UnprovenContainer] = []
         self._prove_at: float | None = None  # when claims that could not be read are read again
         self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
-        self._refused: dict[tuple[str, str], None] = {}  # (claim, pod) that do not fit by the API server; oldest first
+        self._refused: dict[
+            tuple[ClaimKey, str], None
+        ] = {}  # (claim, pod) that do not fit by the API server; oldest first
         self._settled = asyncio.Event()  # a container has started, was changed, or has ended
         self._due: dict[str, float] = {}  # container -> when the report of its creation, start or update is overdue
 
@@ -120,11 +123,11 @@ class Pinning:
         self._reported(container.id, self._node.containers.started(container))
 
     def update(self, container: Container) -> ContainerUpdate | None:
-        """The kubelet changes a container's resources: repeats its CPUs, which must not change."""
-        cpus = self._node.containers.repeat_cpus(container.id)
+        """The kubelet changes a container's resources: repeats those that the agent has set, which must not change."""
+        update = self._node.containers.repeat(container.id)
         if container.id not in self._due:  # the kubelet repeats an update that has failed, every 10 s or so
             self._expect_report(container.id)
-        return ContainerUpdate(container.id, cpus) if cpus else None
+        return update
 
     def updated(self, container: Container) -> None:
         """The runtime has changed the container's resources, after it has taken the CPUs from our answer."""
@@ -169,16 +172,18 @@ class Pinning:
         """Something has changed that may need a push."""
         self._wake.set()
 
-    async def wait_until_settled(self, claim: HeldClaim) -> None:
+    async def wait_until_settled(self, claim: HeldClaim[Any]) -> None:
         """Waits for what may still bring other containers onto the claim's CPUs: a push under way, starts, updates."""
+        if not isinstance(claim, CpuClaim):
+            return
         await self._wait_for_push(claim)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
-                while self._node.containers.unsettled_on(claim.cpus, claim.ref.uid):
+                while self._node.containers.unsettled_on(claim.cpus, claim.key):
                     self._settled.clear()
                     await self._settled.wait()
 
-    async def _wait_for_push(self, claim: HeldClaim) -> None:
+    async def _wait_for_push(self, claim: CpuClaim) -> None:
         if self._under_way is None or self._under_way[0].cpus.isdisjoint(claim.cpus):
             return
         try:
@@ -252,14 +257,14 @@ class Pinning:
         return applied
 
     async def _read_claim_once(self, error: UnknownConsumerError, container: Container) -> None:
-        refusal = (error.claim_uid, container.pod_uid)
+        refusal = (error.claim, container.pod_uid)
         if refusal in self._refused:
             raise error
         try:
-            await self._learn_consumers(error.claim_uid)
+            await self._learn_consumers(error.claim)
         except ClaimError as unread:
             raise PlacementError(f"{error}; reading the claim failed: {unread}") from unread
-        claim = self._node.claims.get(error.claim_uid)
+        claim = self._node.holdings[error.claim.driver].get(error.claim.uid)
         if claim is None or container.pod_uid not in claim.consumers:
             self._refused[refusal] = None
             if len(self._refused) > REFUSALS_KEPT:

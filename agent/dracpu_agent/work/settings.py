@@ -69,7 +69,7 @@ class ApplySettings:
             revision=decoded.revision,
             mode=settings.mode,
             reserved=str(self._node.cpus.reserved),
-            settling=self._node.cpus.settling,
+            settling=self._node.settling,
             outstanding=len(decoded.outstanding),
         )
         if settings.ignored:

@@ -23,7 +23,7 @@ class Settling:
 
     def step(self, now: float) -> float | None:
         """Ends the settling when its time is over; returns when to look again, None: after the next change."""
-        if not self._node.cpus.settling or self._node.spec is None:
+        if not self._node.settling or self._node.spec is None:
             self._began = None
             return None
         if self._began is None:

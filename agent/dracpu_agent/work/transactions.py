@@ -1,4 +1,4 @@
-"""Prepare and Unprepare as transactions: each is carried out as a whole or not at all.
+"""Prepare and Unprepare of one driver's claims as transactions: each is carried out as a whole or not at all.
 
 Prepare: validate, grant, checkpoint on disk, CDI file, reply. Unprepare: CDI file, release, checkpoint. A failure at
 any step takes back what that call did; a crash at any step leaves a state that a repeated call completes. The caller
@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol
 
 import structlog
 
@@ -18,12 +18,14 @@ from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import StateFile
 from dracpu_agent.claims.audit import Finding, look
 from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
-from dracpu_agent.claims.holding import Granted
-from dracpu_agent.claims.ledger import HeldClaim
+from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.request import consumer_uids
+from dracpu_agent.drivers.driver import C
+from dracpu_agent.drivers.holding import Granted, Holding
 from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.node import NodeState
+from dracpu_agent.placement.proof import ClaimKey
 from dracpu_agent.work.readiness import RUNTIME_SECONDS, Readiness
 
 READ_SECONDS: Final = 15.0
@@ -51,7 +53,7 @@ class ClaimReader(Protocol):
 class Observer(Protocol):
     """Receives the outcome of each transaction."""
 
-    def prepared(self, claim: HeldClaim, seconds: float) -> None:
+    def prepared(self, claim: HeldClaim[Any], seconds: float) -> None:
         """A claim is ready."""
 
     def prepare_failed(self, ref: ClaimRef, reason: str) -> None:
@@ -67,32 +69,34 @@ class _Turn:
     waiting: int = 0
 
 
-class ClaimTransactions:
+class ClaimTransactions(Generic[C]):
     """The service behind the kubelet's calls."""
 
     def __init__(
         self,
         node: NodeState,
+        holding: Holding[Any, C],
         claims: ClaimReader,
         state_file: StateFile,
-        cdi: CdiDirectory,
-        wait_until_settled: Callable[[HeldClaim], Awaitable[None]],
+        cdi: CdiDirectory[C],
+        wait_until_settled: Callable[[C], Awaitable[None]],
         observer: Observer,
-        look_at_pods: Callable[[str], Awaitable[None]],
+        look_at_pods: Callable[[ClaimKey], Awaitable[None]],
         runtime_seconds: float = RUNTIME_SECONDS,
     ) -> None:
         self._node = node
+        self._holding = holding
         self._readiness = Readiness(node, state_file, runtime_seconds)
         self._claims = claims
         self._state_file = state_file
         self._cdi = cdi
-        self._wait_until_settled = wait_until_settled  # for an update under way that still names the claim's CPUs
+        self._wait_until_settled = wait_until_settled  # for what may still give the claim's grants to others
         self._observer = observer
         self._look_at_pods = look_at_pods  # whether processes of the claim's pods run
         self._busy: dict[str, _Turn] = {}  # claim UID -> the lock of its transactions
 
     async def prepare(self, ref: ClaimRef) -> Sequence[PreparedDevice]:
-        """The claim's devices, with unchanged CPUs for an unchanged allocation until it is unprepared."""
+        """The claim's devices, with unchanged grants for an unchanged allocation until it is unprepared."""
         started = time.monotonic()
         try:
             async with self._turn(ref.uid):
@@ -104,7 +108,7 @@ class ClaimTransactions:
         return tuple(_prepared_devices(claim))
 
     async def unprepare(self, ref: ClaimRef) -> None:
-        """Gives the claim's CPUs back; succeeds for a claim that is not held."""
+        """Gives back what the claim holds; succeeds for a claim that is not held."""
         try:
             async with self._turn(ref.uid):
                 await self._unprepare(ref)
@@ -116,8 +120,10 @@ class ClaimTransactions:
     async def release_if_gone(self, ref: ClaimRef) -> Finding:
         """Ends a claim for the audit, unless one more read finds it in order."""
         async with self._turn(ref.uid):
-            finding = look(ref.uid, await self._claims.read_if_there(ref, READ_SECONDS), self._node.node_name)
-            idle = self._node.containers.synchronized and not self._node.containers.uses(ref.uid)
+            finding = look(
+                self._holding.name, ref.uid, await self._claims.read_if_there(ref, READ_SECONDS), self._node.node_name
+            )
+            idle = self._node.containers.synchronized and not self._node.containers.uses(self._holding.key(ref.uid))
             if finding is Finding.IN_ORDER or not idle:
                 return Finding.IN_ORDER
             await self._unprepare(ref)
@@ -126,20 +132,20 @@ class ClaimTransactions:
     async def repair_cdi_file(self, uid: str) -> bool:
         """Writes a held claim's CDI file again if it is missing or altered, and returns whether it was."""
         async with self._turn(uid):
-            claim = self._node.claims.get(uid)
+            claim = self._holding.get(uid)
             return claim is not None and claim.has_cdi_file and await in_file_thread(self._cdi.write, claim)
 
     async def learn_consumers(self, uid: str) -> None:
         """Reads the pods of a prepared claim again: the kubelet does not repeat Prepare for a second pod."""
-        claim = self._node.claims.get(uid)
+        claim = self._holding.get(uid)
         if claim is None or claim.frozen is not None:
             return
         read = await self._claims.read(claim.ref, READ_KNOWN_SECONDS)
         if read["metadata"]["uid"] == uid:
-            self._node.claims.set_consumers(uid, frozenset(consumer_uids(read)))
+            self._holding.set_consumers(uid, frozenset(consumer_uids(read)))
             self._state_file.save_soon()
 
-    async def _prepare(self, ref: ClaimRef) -> HeldClaim:
+    async def _prepare(self, ref: ClaimRef) -> C:
         until = self._readiness.deadline()
         await self._readiness.wait(until)
         granted = await self._grant(ref, until)
@@ -151,11 +157,11 @@ class ClaimTransactions:
             await self._undo(granted)
             raise
         if granted.fresh:
-            log.info("claim prepared", claim=str(ref), uid=ref.uid, cpus=str(granted.claim.cpus))
+            log.info("claim prepared", claim=str(ref), uid=ref.uid, holds=granted.claim.content)
         return granted.claim
 
-    async def _grant(self, ref: ClaimRef, until: float) -> Granted:
-        known = ref.uid in self._node.claims
+    async def _grant(self, ref: ClaimRef, until: float) -> Granted[C]:
+        known = ref.uid in self._holding
         try:
             if known:
                 read = await self._claims.read(ref, READ_KNOWN_SECONDS)
@@ -163,7 +169,7 @@ class ClaimTransactions:
                 read = await self._claims.read_with_retries(ref, READ_SECONDS)
         except NotReadyError as error:
             await self._readiness.wait(until)
-            granted = self._node.claims.grant_held(ref.uid)
+            granted = self._holding.grant_held(ref.uid)
             if granted is None:
                 raise
             log.warning(
@@ -172,19 +178,19 @@ class ClaimTransactions:
                 error=str(error),
             )
             return granted
-        driver = self._node.cpus
+        driver = self._holding.driver
         request = driver.read(ref, read)
         if not known and driver.aligns:
             request = driver.aligned(request, await self._claims.roots_beside(read))
         await self._readiness.wait(until)  # the runtime may have gone away during the reads
-        return self._node.claims.grant(request)
+        return self._holding.grant(request)
 
     async def _unprepare(self, ref: ClaimRef) -> None:
         await in_file_thread(self._cdi.delete, ref.uid)
-        held = ref.uid in self._node.claims
+        held = ref.uid in self._holding
         if held:
-            await self._look_at_pods(ref.uid)
-            idle = self._node.claims.release(ref.uid)
+            await self._look_at_pods(self._holding.key(ref.uid))
+            idle = self._holding.release(ref.uid)
             log.info("claim unprepared", claim=str(ref), uid=ref.uid, lingering=not idle)
         if held or self._state_file.may_contain(ref.uid):  # the write of an earlier call may have failed
             await self._state_file.save()
@@ -202,8 +208,8 @@ class ClaimTransactions:
             if not turn.waiting:
                 del self._busy[uid]
 
-    async def _undo(self, granted: Granted) -> None:
-        self._node.claims.undo(granted)
+    async def _undo(self, granted: Granted[C]) -> None:
+        self._holding.undo(granted)
         if not granted.fresh:
             return
         self._state_file.save_soon()
@@ -213,7 +219,7 @@ class ClaimTransactions:
             log.warning("CDI file not deleted; no container can use it", uid=granted.claim.ref.uid, error=str(error))
 
 
-def _prepared_devices(claim: HeldClaim) -> Sequence[PreparedDevice]:
+def _prepared_devices(claim: HeldClaim[Any]) -> Sequence[PreparedDevice]:
     """One entry a grant. Only a use's first device has the CDI id, as the kubelet passes on the ids of all devices."""
     cdi_ids = dict(zip((request for request, _ in claim.uses()), claim.cdi_devices(), strict=True))
     devices = []

@@ -17,7 +17,7 @@ from typing import Final
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.node.containers import Container
+from dracpu_sandbox.node.containers import Container, Given
 
 
 class HookError(SandboxError):
@@ -57,7 +57,7 @@ class Report:
 
 
 Step = Hook | Report | Moment
-Steps = Generator[Step, str | None, None]  # a Hook is answered with the CPUs that the plugin gives the container
+Steps = Generator[Step, Given | None, None]  # a Hook is answered with what the plugin gives the container
 
 _REFUSED: Final = "the cgroup of container {} cannot be written"
 
@@ -78,7 +78,7 @@ class Containerd:
         except HookError:
             yield from self._undo(made)
             raise
-        made.spec_cpus = given or made.spec_cpus
+        _change_record(made, given or Given())
         yield Moment.PLACED
         self.containers[made.id] = made
         made.stored, made.state = True, nri.CONTAINER_CREATED
@@ -88,7 +88,7 @@ class Containerd:
 
     def start(self, container: Container) -> Steps:
         """Starts a created container."""
-        container.cgroup_cpus = container.spec_cpus
+        container.cgroup_cpus, container.cgroup_limits = container.spec_cpus, dict(container.spec_limits)
         yield Moment.CGROUP_WRITTEN
         try:
             yield Hook(nri.START_CONTAINER, container)
@@ -106,9 +106,9 @@ class Containerd:
 
     def update(self, container: Container, cpus: str = "") -> Steps:
         """Changes a container's resources, as the kubelet does."""
-        given = yield Hook(nri.UPDATE_CONTAINER, container, cpus)
+        given = (yield Hook(nri.UPDATE_CONTAINER, container, cpus)) or Given()
         yield Moment.UPDATE_ALLOWED
-        if not self._apply(container, given or cpus):
+        if not self._apply(container, Given(given.cpus or cpus, given.limits)):
             raise HookError(_REFUSED.format(container.id))
         yield Moment.UPDATED
         yield Report(nri.POST_UPDATE_CONTAINER, container)
@@ -151,17 +151,24 @@ class Containerd:
         failed: list[str] = []
         for update in updates:
             container = self.containers.get(update.container_id)  # an unknown id is not an error for any runtime
-            if container is not None and not self._apply(container, update.linux.resources.cpu.cpus):
+            if container is not None and not self._apply(container, Given.of(update.linux.resources)):
                 failed.append(container.id)
         return failed
 
-    def _apply(self, container: Container, cpus: str) -> bool:
+    def _apply(self, container: Container, given: Given) -> bool:
         """Changes the record and, if the container is RUNNING, its cgroup; on a failure the record stays as it was."""
         if container.state == nri.CONTAINER_STOPPED:
             return False
         if container.state == nri.CONTAINER_RUNNING:
             if container.id in self.failing_updates:
                 return False
-            container.cgroup_cpus = cpus or container.cgroup_cpus
-        container.spec_cpus = cpus or container.spec_cpus
+            container.cgroup_cpus = given.cpus or container.cgroup_cpus
+            container.cgroup_limits |= {**container.spec_limits, **given.limits}
+        _change_record(container, given)
         return True
+
+
+def _change_record(container: Container, given: Given) -> None:
+    """What is not given stays, and is written again with every update."""
+    container.spec_cpus = given.cpus or container.spec_cpus
+    container.spec_limits |= given.limits

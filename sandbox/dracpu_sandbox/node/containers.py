@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
@@ -13,6 +14,20 @@ _ids = itertools.count(1)
 def next_container_id() -> str:
     """Returns an id that is unique in this process."""
     return f"container-{next(_ids)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The resources that a plugin gives a container; what is empty or absent stays as it is."""
+
+    cpus: str = ""
+    limits: Mapping[str, str] = field(default_factory=dict)  # files of its cgroup v2
+
+    @staticmethod
+    def of(message: nri.LinuxResources) -> "Given":
+        """Reads NRI's message."""
+        mems = {"cpuset.mems": message.cpu.mems} if message.cpu.mems else {}
+        return Given(message.cpu.cpus, {**message.unified, **mems})
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,8 @@ class Container:
     cdi_devices: tuple[str, ...] = ()
     spec_cpus: str = ""  # in the runtime's record; "": all CPUs
     cgroup_cpus: str | None = None  # the cpuset of its cgroup; None before the cgroup is written, at the start
+    spec_limits: dict[str, str] = field(default_factory=dict)  # other files of its cgroup, in the runtime's record
+    cgroup_limits: dict[str, str] = field(default_factory=dict)  # those files, once its cgroup is written
     state: "nri.ContainerState.ValueType" = nri.CONTAINER_UNKNOWN  # as the runtime reports it
     stored: bool = False  # False while it is being created: updates do not find it
     process: bool = False  # whether its program runs: the runtime reports this later

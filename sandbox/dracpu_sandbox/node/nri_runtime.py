@@ -12,7 +12,7 @@ container is created without it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_sandbox.node.containerd import Containerd, Hook, HookError, Moment, Report, Steps
-from dracpu_sandbox.node.containers import Container, PodSandbox, next_container_id
+from dracpu_sandbox.node.containers import Container, Given, PodSandbox, next_container_id
 from dracpu_sandbox.node.nri_wire import CallError, ConnectionLost, PluginConnection
 
 _SERVICE = "nri.pkg.api.v1alpha1.Plugin"
@@ -170,10 +170,14 @@ class NriRuntime:
         """Returns the cpuset of a container's cgroup; "" allows all CPUs."""
         return self.containers[container_id].cpus
 
+    def limits_of(self, container_id: str) -> Mapping[str, str]:
+        """Returns other files of a container's cgroup than its cpuset, as far as the plugin has set them."""
+        return self.containers[container_id].cgroup_limits
+
     # ---- hooks
 
     async def _carry_out(self, steps: Steps, container: Container) -> None:
-        given: str | None = None
+        given: Given | None = None
         refusal: HookError | None = None
         try:
             while True:
@@ -192,8 +196,8 @@ class NriRuntime:
         finally:
             await self._notify()
 
-    async def _hook(self, step: Hook | Report) -> str:
-        """Calls the plugin and applies the updates in its reply; returns the CPUs that it gives the container."""
+    async def _hook(self, step: Hook | Report) -> Given:
+        """Calls the plugin and applies the updates in its reply; returns what it gives the container."""
         method, kind = _METHODS[step.event]
         pod, container = step.container.pod.message(), self._message(step.container)
         request = kind(pod=pod, container=container)
@@ -210,10 +214,10 @@ class NriRuntime:
                 if isinstance(step, Hook):
                     raise HookError(str(error)) from error
                 self.lost.append(f"{method}: {error}")  # the runtime only logs it
-                return ""
+                return Given()
             return self._take_reply(step, answer or b"")
 
-    def _take_reply(self, step: Hook | Report, answer: bytes) -> str:
+    def _take_reply(self, step: Hook | Report, answer: bytes) -> Given:
         made = step.container
         if step.event == nri.CREATE_CONTAINER:
             response = nri.CreateContainerResponse.FromString(answer)
@@ -221,15 +225,15 @@ class NriRuntime:
             if made.id in updated or len(set(updated)) < len(updated):
                 raise HookError("conflicting updates in one answer")
             self.containerd.apply(response.update)
-            return response.adjust.linux.resources.cpu.cpus
+            return Given.of(response.adjust.linux.resources)
         if step.event == nri.STOP_CONTAINER:
             self.containerd.apply(nri.StopContainerResponse.FromString(answer).update)
         if step.event == nri.UPDATE_CONTAINER:
             updates = nri.UpdateContainerResponse.FromString(answer).update
             self.containerd.apply(update for update in updates if update.container_id != made.id)
             own = [update for update in updates if update.container_id == made.id]
-            return own[-1].linux.resources.cpu.cpus if own else ""
-        return ""
+            return Given.of(own[-1].linux.resources) if own else Given()
+        return Given()
 
     async def _call(self, method: str, request: Message) -> bytes | None:
         """Calls the plugin; returns None without a plugin, or if the plugin is lost during the call."""

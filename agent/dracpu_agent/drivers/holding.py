@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from dracpu_agent.claims.grant import CpuGrant
-from dracpu_agent.claims.ledger import HeldClaim, Ledger
 from dracpu_agent.claims.request import A, ClaimRefusedError, ClaimRequest
+from dracpu_agent.drivers.driver import C, Driver
 from dracpu_agent.errors import ClaimError
+from dracpu_agent.placement.proof import ClaimKey
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Generic[C]):
     """The result of `grant`, with which a failing transaction is undone."""
 
-    claim: HeldClaim
+    claim: C
     fresh: bool  # False: the ledger held the claim already, nothing was taken
 
 
@@ -29,35 +29,28 @@ class Users(Protocol):
     def synchronized(self) -> bool:
         """True while every container of the node is known."""
 
-    def uses(self, claim_uid: str) -> bool:
+    def uses(self, claim: ClaimKey) -> bool:
         """True while a container of the claim exists."""
 
-    def pods_of(self, claim_uid: str) -> frozenset[str]:
+    def pods_of(self, claim: ClaimKey) -> frozenset[str]:
         """The UIDs of the pods that have containers of the claim."""
 
-    def forget_unstored(self, claim_uid: str) -> None:
+    def forget_unstored(self, claim: ClaimKey) -> None:
         """The kubelet has given a claim up: creations of its containers that were never reported again have failed."""
 
 
-class Holding(Mapping[str, HeldClaim], Generic[A]):
+class Holding(Mapping[str, C], Generic[A, C]):
     """Claim UID -> the claim."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        users: Callable[[], Users],
-        choose: Callable[[ClaimRequest[A]], tuple[CpuGrant, ...]],
-        changed: Callable[[], None],
-    ) -> None:
-        """`choose` raises a ClaimError when the driver cannot grant what is requested; `changed` is called after every
-        change of what is held."""
-        self._ledger = ledger
+    def __init__(self, driver: Driver[A, C], users: Callable[[], Users], changed: Callable[[], None]) -> None:
+        """`changed` is called after every change of what is held."""
+        self.driver = driver
+        self._ledger = driver.ledger
         self._users = users
-        self._choose = choose
         self._changed = changed
         self._running_pods: frozenset[str] = frozenset()  # of lingering claims
 
-    def __getitem__(self, uid: str) -> HeldClaim:
+    def __getitem__(self, uid: str) -> C:
         return self._ledger.claims[uid]
 
     def __iter__(self) -> Iterator[str]:
@@ -66,22 +59,37 @@ class Holding(Mapping[str, HeldClaim], Generic[A]):
     def __len__(self) -> int:
         return len(self._ledger.claims)
 
+    @property
+    def name(self) -> str:
+        """The driver's name."""
+        return self.driver.names.driver
+
+    def key(self, uid: str) -> ClaimKey:
+        """The key of one of the claims among those of all drivers."""
+        return ClaimKey(self.name, uid)
+
+    def take(self, claim: C) -> None:
+        """Books a claim of an earlier agent; raises LedgerError when another claim holds the same."""
+        self._ledger.take(claim)
+        self.driver.adopted()
+        self._changed()
+
     # ---- Prepare
 
-    def grant(self, request: ClaimRequest[A]) -> Granted:
+    def grant(self, request: ClaimRequest[A]) -> Granted[C]:
         """Grants a claim what it holds already, or else the driver's choice."""
         held = self._ledger.find(request.ref.uid)
         if held is not None and held.digest == request.digest:
             return self._revive(held, request.consumers)
-        if held is not None and self._users().uses(request.ref.uid):
+        if held is not None and self._in_use(request.ref.uid):
             raise ClaimRefusedError(
-                f"claim {request.ref} was allocated anew, but containers still run on the CPUs of its former "
-                "allocation: they have to end first"
+                f"claim {request.ref} was allocated anew, but containers still use what its former allocation "
+                "gave them: they have to end first"
             )
         if held is not None:
             self._ledger.release(request.ref.uid)
         try:
-            claim = HeldClaim(request.ref, self._choose(request), request.consumers, request.digest)
+            claim = self.driver.claim_type(request.ref, self.driver.choose(request), request.consumers, request.digest)
             self._ledger.take(claim)
         except ClaimError:
             if held is not None:
@@ -90,17 +98,17 @@ class Holding(Mapping[str, HeldClaim], Generic[A]):
         self._changed()
         return Granted(claim, fresh=True)
 
-    def grant_held(self, uid: str) -> Granted | None:
+    def grant_held(self, uid: str) -> Granted[C] | None:
         """Answers for a claim that the ledger holds, without reading the claim again; None when it holds none."""
         held = self._ledger.find(uid)
         return None if held is None else self._revive(held, held.consumers)
 
-    def undo(self, granted: Granted) -> None:
+    def undo(self, granted: Granted[C]) -> None:
         """Takes back what `grant` took; what a container uses meanwhile stays held."""
         uid = granted.claim.ref.uid
         if not granted.fresh or uid not in self:
             return
-        if self._users().uses(uid):
+        if self._in_use(uid):
             self._ledger.set_lingering(uid, lingering=True)
         else:
             self._ledger.release(uid)
@@ -113,8 +121,8 @@ class Holding(Mapping[str, HeldClaim], Generic[A]):
         if uid not in self:
             return True
         users = self._users()
-        users.forget_unstored(uid)
-        in_use = users.uses(uid) or not users.synchronized or self._has_processes(uid)
+        users.forget_unstored(self.key(uid))
+        in_use = self._in_use(uid) or not users.synchronized or self._has_processes(uid)
         if in_use:
             self._ledger.set_lingering(uid, lingering=True)
         else:
@@ -127,7 +135,7 @@ class Holding(Mapping[str, HeldClaim], Generic[A]):
         nothing uses."""
         for uid in tuple(self) if uids is None else uids:
             claim = self.get(uid)
-            if claim is None or not claim.lingering or self._users().uses(uid):
+            if claim is None or not claim.lingering or self._in_use(uid):
                 continue
             if uids is not None or not self._has_processes(uid):
                 self._ledger.release(uid)
@@ -142,7 +150,7 @@ class Holding(Mapping[str, HeldClaim], Generic[A]):
     def kept_for_processes(self) -> frozenset[str]:
         """The lingering claims without containers whose pods have processes all the same."""
         lingering = (uid for uid, claim in self.items() if claim.lingering)
-        return frozenset(uid for uid in lingering if self._has_processes(uid) and not self._users().uses(uid))
+        return frozenset(uid for uid in lingering if self._has_processes(uid) and not self._in_use(uid))
 
     # ---- others
 
@@ -152,18 +160,21 @@ class Holding(Mapping[str, HeldClaim], Generic[A]):
         if claim is not None:
             self._with_consumers(claim, reserved_for)
 
-    def _revive(self, held: HeldClaim, consumers: frozenset[str]) -> Granted:
+    def _revive(self, held: C, consumers: frozenset[str]) -> Granted[C]:
         if held.lingering:
             held = self._ledger.set_lingering(held.ref.uid, lingering=False)
             self._changed()
         return Granted(self._with_consumers(held, consumers), fresh=False)
 
-    def _with_consumers(self, held: HeldClaim, reserved_for: frozenset[str]) -> HeldClaim:
-        consumers = reserved_for | self._users().pods_of(held.ref.uid)
+    def _with_consumers(self, held: C, reserved_for: frozenset[str]) -> C:
+        consumers = reserved_for | self._users().pods_of(self.key(held.ref.uid))
         if consumers != held.consumers:
             held = self._ledger.set_consumers(held.ref.uid, consumers)
             self._changed()
         return held
+
+    def _in_use(self, uid: str) -> bool:
+        return self._users().uses(self.key(uid))
 
     def _has_processes(self, uid: str) -> bool:
         return not self[uid].consumers.isdisjoint(self._running_pods)

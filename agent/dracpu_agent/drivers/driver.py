@@ -1,0 +1,104 @@
+"""What the agent knows of a driver: which devices it offers, how it grants claims, and what its claims hold.
+
+Registration, slices, Prepare and Unprepare, checkpoint, CDI files, audit, lingering and health work on this interface,
+and know neither CPUs nor memory. A new driver is a class of its own in this room, with a class for its claims.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from dracpu_agent.claims.grant import ClaimRef, Grant
+from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.ledger import Ledger
+from dracpu_agent.claims.request import A, ClaimRequest, Json
+from dracpu_agent.devices.device import Device, Taint
+from dracpu_agent.placement.container import Container
+from dracpu_api.names import DriverNames
+from dracpu_api.settings import CpuNodeSpec
+
+C = TypeVar("C", bound=HeldClaim[Any])
+
+
+class Driver(ABC, Generic[A, C]):
+    """One kind of resource of the node. It reads its ledger; only `Holding` changes what claims hold."""
+
+    names: ClassVar[DriverNames]
+    claim_type: type[C]
+
+    def __init__(self, ledger: Ledger[C]) -> None:
+        self.ledger = ledger
+
+    # ---- what it offers, and what claims get
+
+    @abstractmethod
+    def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
+        """The devices to publish now, with these taints; none without settings."""
+
+    @abstractmethod
+    def read(self, ref: ClaimRef, claim: Json) -> ClaimRequest[A]:
+        """Reads what a ResourceClaim asks of this driver; raises ClaimRefusedError."""
+
+    @abstractmethod
+    def choose(self, request: ClaimRequest[A]) -> tuple[Grant, ...]:
+        """The grants for a claim; raises a ClaimError when it cannot be granted."""
+
+    @property
+    def aligns(self) -> bool:
+        """True where grants should be close to the devices of other drivers that the claim has."""
+        return False
+
+    def aligned(self, request: ClaimRequest[A], _roots: Mapping[str, frozenset[str]]) -> ClaimRequest[A]:
+        """The request with the PCIe roots, by request name, that its grants should be close to."""
+        return request
+
+    def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
+        """What a container that has these CDI devices of the driver, perhaps none, must have in the files of its cgroup
+        v2. Two drivers must not return the same file. The runtime repeats every file that was ever set for a container,
+        so a file that was returned once is returned, perhaps with another content, as long as the container runs."""
+        return {}
+
+    # ---- settings
+
+    def check(self, spec: CpuNodeSpec) -> None:
+        """Raises SettingsRefusedError when these settings cannot be applied here."""
+
+    def configure(self, spec: CpuNodeSpec) -> None:
+        """Applies settings that `check` has accepted."""
+
+    def deconfigure(self) -> None:
+        """No config selects this node any more: nothing is offered, claims keep what they hold."""
+
+    @property
+    def settling(self) -> bool:
+        """True while the former devices stay published, closed to new claims, before others replace them."""
+        return False
+
+    def settled(self) -> bool:
+        """The former devices have been closed to new claims for long enough; False when the driver was not settling."""
+        return False
+
+    def draining(self) -> tuple[ClaimRef, ...]:
+        """Claims of devices that the slices do not show any more."""
+        return ()
+
+    # ---- change
+
+    def update(self) -> None:
+        """Follows a change of the settings, the machine or the ledger."""
+
+    def adopted(self) -> None:
+        """The ledger has got a claim of an earlier agent."""
+
+    def state(self) -> Any:
+        """What else must survive a restart, as JSON; None: nothing."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Takes over the `state` of an earlier agent, perhaps of another version."""
+
+    # ---- how it stands
+
+    def problems(self) -> Mapping[str, str]:
+        """Device -> why pods should not rely on it now; the kubelet shows this on every pod that has the device."""
+        return {}

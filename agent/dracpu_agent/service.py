@@ -1,0 +1,102 @@
+"""Puts together what serves one driver: its sockets, slices, transactions, CDI files, audit and metrics."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dracpu_agent.cdi.files import CdiDirectory
+from dracpu_agent.checkpoint.statefile import StateFile
+from dracpu_agent.cli.options import RunOptions
+from dracpu_agent.cluster.claims import ApiClaimReader
+from dracpu_agent.cluster.client import ApiClient
+from dracpu_agent.cluster.device_status import DeviceStatusWriter
+from dracpu_agent.cluster.events import Events
+from dracpu_agent.cluster.slices.controller import SliceController
+from dracpu_agent.drivers.holding import Holding
+from dracpu_agent.kubelet.plugin import KubeletPlugin
+from dracpu_agent.kubelet.registration import RegistrationStatus
+from dracpu_agent.node import NodeState
+from dracpu_agent.observe.metrics import Metrics
+from dracpu_agent.report.device_health import HealthOfDriver
+from dracpu_agent.work.auditing import Auditor
+from dracpu_agent.work.cdi_repair import CdiRepair
+from dracpu_agent.work.changes import Changes
+from dracpu_agent.work.lingering import Lingering
+from dracpu_agent.work.outcomes import ClaimOutcomes
+from dracpu_agent.work.transactions import ClaimTransactions
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the drivers of an agent share."""
+
+    options: RunOptions
+    api: ApiClient
+    node: NodeState
+    changes: Changes
+    state_file: StateFile
+    lingering: Lingering
+    events: Events
+    metrics: Metrics
+
+
+class DriverService:
+    """Serves one driver's claims to the kubelet, and its devices to the API server."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        holding: Holding[Any, Any],
+        wait_until_settled: Callable[[Any], Awaitable[None]],
+        on_registration: Callable[[], None],
+    ) -> None:
+        options, api, node = shared.options, shared.api, shared.node
+        metrics = shared.metrics.drivers[holding.name]
+        self._device_status = DeviceStatusWriter(api, holding.name)
+        self._outcomes = ClaimOutcomes(node, holding, metrics, shared.events, self._device_status, shared.changes)
+        self.cdi: CdiDirectory[Any] = CdiDirectory(options.cdi_dir, holding.driver.claim_type)
+        self.slices = SliceController(api, holding.name, options.node_name, self._outcomes.slices_changed)
+        claims = ApiClaimReader(api, options.node_name)
+        self.transactions: ClaimTransactions[Any] = ClaimTransactions(
+            node,
+            holding,
+            claims,
+            shared.state_file,
+            self.cdi,
+            wait_until_settled=wait_until_settled,
+            observer=self._outcomes,
+            look_at_pods=shared.lingering.look,
+        )
+        self._auditor = Auditor(
+            node, holding, claims.read_if_there, self.transactions.release_if_gone, self._outcomes.released_by_audit
+        )
+        self._cdi_repair = CdiRepair(
+            holding,
+            self.cdi,
+            self.transactions.repair_cdi_file,
+            self._outcomes.cdi_files_repaired,
+            partial(metrics.cdi_repaired, "error"),
+        )
+
+        def registered(status: RegistrationStatus) -> None:
+            self._outcomes.registered(status, slices=self.slices)
+            on_registration()
+
+        self.kubelet = KubeletPlugin(
+            holding.name, options.kubelet_root, self.transactions, HealthOfDriver(node, holding), registered
+        )
+
+    def background(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """The tasks that run as long as the agent, by name."""
+        return {
+            "slices": self.slices.run,
+            "device status": self._device_status.run,
+            "audit": self._auditor.run,
+            "cdi files": self._cdi_repair.run,
+        }
+
+    async def recovered(self) -> None:
+        """The claims of an earlier agent are in the ledger: repairs what that agent may have left undone."""
+        await self._cdi_repair.round()
+        self._outcomes.recovered()
