@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 DRIVER: Final = "dra.cpu"
+DRIVER_MEMORY: Final = "dra.memory"
 API_GROUP: Final = "dra.cpu"
 API_VERSION: Final = "v1alpha1"
 
 CAPACITY_CPU: Final = f"{DRIVER}/cpu"
+CAPACITY_SIZE: Final = "size"  # of memory: claims name it without a domain
 
 ATTRIBUTE_NUMA_NODE: Final = "resource.kubernetes.io/numaNode"  # the standard one: other drivers match on it
 ATTRIBUTE_PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
@@ -18,6 +20,10 @@ ATTRIBUTE_CPU: Final = f"{DRIVER}/cpuID"
 ATTRIBUTE_CORE: Final = f"{DRIVER}/coreID"
 ATTRIBUTE_L3: Final = f"{DRIVER}/cacheL3ID"
 ATTRIBUTE_CORE_TYPE: Final = f"{DRIVER}/coreType"
+ATTRIBUTE_PAGE_SIZE: Final = "resource.kubernetes.io/pageSize"
+ATTRIBUTE_HUGE_TLB: Final = "resource.kubernetes.io/hugeTLB"
+ATTRIBUTE_TIER: Final = f"{DRIVER_MEMORY}/tier"
+ATTRIBUTE_CPULESS: Final = f"{DRIVER_MEMORY}/cpuless"
 ATTRIBUTES_NUMA_LEGACY: Final = (f"{DRIVER}/numaNodeID", "dra.net/numaNode")
 
 TAINT_NOT_READY: Final = f"{DRIVER}/not-ready"
@@ -54,3 +60,4 @@ class DriverNames:
 
 
 CPUS: Final = DriverNames(DRIVER, "dra.k8s.io/cpu", "DRA_CPUSET_")
+MEMORY: Final = DriverNames(DRIVER_MEMORY, "dra.k8s.io/memory", "DRAMEMORY_")

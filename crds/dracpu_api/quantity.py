@@ -14,8 +14,8 @@ _SUFFIX: Final = {
 }
 
 
-def whole_cpus(quantity: str) -> int | None:
-    """The quantity as a number of CPUs, or None if it is not a positive whole number."""
+def whole_number(quantity: str) -> int | None:
+    """The quantity as a number of CPUs or bytes, or None if it is not a positive whole number."""
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         return None

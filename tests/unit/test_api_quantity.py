@@ -2,7 +2,7 @@
 
 import pytest
 
-from dracpu_api.quantity import format_quantity, whole_cpus
+from dracpu_api.quantity import format_quantity, whole_number
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from dracpu_api.quantity import format_quantity, whole_cpus
     + [(wrong, None) for wrong in ("500m", "1500m", "0", "-8", "", "x", "1e", "2.5", "NaN", "1 ", "--1")],
 )
 def test_only_positive_whole_quantities_are_cpus(quantity, cpus):
-    assert whole_cpus(quantity) == cpus
+    assert whole_number(quantity) == cpus
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_claims_are_found_by_the_node_of_each_device() -> None:
 @pytest.mark.parametrize(
     ("amount", "cpus"), [("2", 2), ("1k", 1000), ("1Ki", 1024), ("500m", None), ("0", None), ("", None)]
 )
-def test_an_amount_that_is_not_whole_cpus_is_ignored(amount: str, cpus: int | None) -> None:
+def test_an_amount_that_is_not_whole_number_is_ignored(amount: str, cpus: int | None) -> None:
     found = found_in([claim("c", share(amount))])
     assert found == ({"n1": (OutstandingClaim("uid-c", "default", "c", (("cpudevnuma000", cpus),)),)} if cpus else {})
 

@@ -12,7 +12,7 @@ from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.parameters import ClaimParameters, parameters_for
 from dracpu_agent.claims.request import Ask, ClaimAllocation, ClaimRequest, Json, read_request
 from dracpu_api import names
-from dracpu_api.quantity import whole_cpus
+from dracpu_api.quantity import whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,10 @@ def _ask(allocation: ClaimAllocation, result: Json) -> CpuAsk:
 
 
 def _amount(allocation: ClaimAllocation, result: Json) -> int | None:
-    consumed = result.get("consumedCapacity")
-    if consumed is None:
+    if result.get("consumedCapacity") is None:
         return None
-    quantity = consumed.get(names.CAPACITY_CPU)
-    if quantity is None:
-        raise allocation.refused(
-            result,
-            f"device {result['device']} was allocated without an amount of {names.CAPACITY_CPU}; the cluster needs the "
-            "feature gate DRAConsumableCapacity",
-        )
-    amount = whole_cpus(str(quantity))
+    quantity = allocation.amount(result, names.CAPACITY_CPU)
+    amount = whole_number(quantity)
     if amount is None:
         raise allocation.refused(
             result, f"it asks for {quantity} of {names.CAPACITY_CPU}: request a whole number of at least 1"

@@ -45,6 +45,17 @@ class ClaimAllocation:
         """The error for one of the results."""
         return ClaimRefusedError(f"claim {self.ref}, request {result['request']}: {reason}")
 
+    def amount(self, result: Json, capacity: str) -> str:
+        """The quantity of a capacity that one of the results consumes; refuses a result without one."""
+        quantity = (result.get("consumedCapacity") or {}).get(capacity)
+        if quantity is None:
+            raise self.refused(
+                result,
+                f"device {result['device']} was allocated without an amount of {capacity}; the cluster needs the "
+                "feature gate DRAConsumableCapacity",
+            )
+        return str(quantity)
+
     def results_of(self, result: Json) -> int:
         """How many results the request of a result has; sub-requests of a prioritized list count together."""
         own = result["request"].partition("/")[0]

@@ -27,6 +27,7 @@ class Capacity:
     name: str
     value: int
     policy: RequestPolicy
+    binary: bool = False  # shown with binary suffixes: "2Mi"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 from dracpu_api.device_names import belongs_to
 from dracpu_api.names import CAPACITY_CPU, DRIVER
-from dracpu_api.quantity import whole_cpus
+from dracpu_api.quantity import whole_number
 from dracpu_api.resources import Json
 from dracpu_api.settings import OutstandingClaim, Settings
 
@@ -128,4 +128,4 @@ def _cpus(result: Json) -> int | None:
     consumed = result.get("consumedCapacity")
     if consumed is None:
         return 1  # a device of individual mode
-    return whole_cpus(str(consumed.get(CAPACITY_CPU, "")))
+    return whole_number(str(consumed.get(CAPACITY_CPU, "")))

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from dracpu_agent.devices.device import AttributeValue, Capacity, Device, Taint
-from dracpu_api.quantity import format_quantity
+from dracpu_api.quantity import format_binary, format_quantity
 from dracpu_api.resources import JsonObject
 
 _LISTS: Final = frozenset({"strings", "ints", "bools", "versions"})
@@ -53,14 +53,15 @@ def _attribute(value: AttributeValue) -> JsonObject:
 
 def _capacity(capacity: Capacity) -> JsonObject:
     policy = capacity.policy
-    rendered: JsonObject = {"default": format_quantity(policy.default)}
+    text = format_binary if capacity.binary else format_quantity
+    rendered: JsonObject = {"default": text(policy.default)}
     if policy.valid_values:
-        rendered["validValues"] = [format_quantity(value) for value in policy.valid_values]
+        rendered["validValues"] = [text(value) for value in policy.valid_values]
     elif policy.minimum is not None:
-        rendered["validRange"] = {"min": format_quantity(policy.minimum)}
+        rendered["validRange"] = {"min": text(policy.minimum)}
         if policy.step is not None:
-            rendered["validRange"]["step"] = format_quantity(policy.step)
-    return {"value": format_quantity(capacity.value), "requestPolicy": rendered}
+            rendered["validRange"]["step"] = text(policy.step)
+    return {"value": text(capacity.value), "requestPolicy": rendered}
 
 
 def _taint(taint: Taint) -> JsonObject:

@@ -1,0 +1,127 @@
+"""Claims of the driver dra.memory: how many bytes of which kind each was granted on which NUMA node."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dracpu_agent.claims.fields import Fields, RecordError
+from dracpu_agent.claims.grant import Grant
+from dracpu_agent.claims.held import HeldClaim, Variables
+from dracpu_agent.claims.ledger import Ledger
+from dracpu_agent.memory.kinds import Kind, Place
+from dracpu_agent.memory.room import node_text
+from dracpu_agent.placement.proof import CdiDevice
+from dracpu_api.names import MEMORY, DriverNames
+from dracpu_api.quantity import format_binary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryGrant(Grant):
+    """Bytes given to one allocation result of a claim."""
+
+    place: Place
+    size: int
+
+    def data(self) -> dict[str, Any]:
+        """What the owner of the claim sees in its status."""
+        return {"numaNode": self.place.numa, "kind": self.place.kind.name, "size": format_binary(self.size)}
+
+    def fields(self) -> dict[str, Any]:
+        """The driver's own fields in the record of the claim."""
+        return {"numaNode": self.place.numa, "memoryKind": self.place.kind.name, "bytes": self.size}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryClaim(HeldClaim[MemoryGrant]):
+    """A claim and the memory granted to it."""
+
+    names: ClassVar[DriverNames] = MEMORY
+    kind: ClassVar[str] = "memory"
+
+    @property
+    def content(self) -> str:
+        """What the claim holds, for messages."""
+        return self.text(self.grants) or "memory of unknown size"
+
+    @property
+    def size(self) -> float:
+        """Its bytes of all kinds."""
+        return sum(grant.size for grant in self.grants)
+
+    def text(self, grants: Sequence[MemoryGrant]) -> str:
+        """The memory of some of its grants."""
+        return ", ".join(f"{format_binary(size)} of {place}" for place, size in sorted(sizes_of(grants).items()))
+
+    def variables(self, request: str | None, grants: Sequence[MemoryGrant]) -> Variables:
+        """A variable for each kind, and one with all NUMA nodes."""
+        name = self.names.variable(self.ref.uid, request)
+        sizes = sorted(sizes_of(grants).items())
+        by_kind: dict[Kind, list[str]] = {}
+        for place, size in sizes:
+            by_kind.setdefault(place.kind, []).append(f"numanode:{place.numa},size:{format_binary(size)}")
+        variables = [(f"{name}_{kind.name}", ";".join(parts)) for kind, parts in sorted(by_kind.items())]
+        return (*variables, (f"{name}_NUMANodes", node_text({place.numa for place, _ in sizes})))
+
+    @classmethod
+    def decode_grant(cls, request: str, pool: str, device: str, share_id: str | None, fields: Fields) -> MemoryGrant:
+        """Reads the memory of a grant's record; raises RecordError."""
+        numa, name, size = fields.take("numaNode", int), fields.text("memoryKind"), fields.take("bytes", int)
+        kind = Kind.named(name)
+        if kind is None or size <= 0 or numa < 0:
+            raise RecordError(f"a grant has {size} bytes of {name} on NUMA node {numa}")
+        return MemoryGrant(
+            request=request,
+            pool=pool,
+            device=device,
+            share_id=share_id,
+            place=Place(numa, kind),
+            size=size,
+            unknown=fields.left,
+        )
+
+    @classmethod
+    def salvage(
+        cls, record: object, devices: Iterable[CdiDevice], others: Iterable[MemoryGrant]
+    ) -> tuple[MemoryGrant, ...]:
+        """The grants that can be read, each on its own; those of the CDI file where none can."""
+        return tuple(_readable_grants(record)) or tuple(others)
+
+
+class MemoryLedger(Ledger[MemoryClaim]):
+    """What is promised. Whether it is there was checked when it was granted: the machine may have less since."""
+
+    def promised(self) -> Mapping[Place, int]:
+        """Bytes that claims hold, by place."""
+        return sizes_of(grant for claim in self.claims.values() for grant in claim.grants)
+
+    def counted(self) -> Mapping[Place, int]:
+        """Those of claims that the scheduler subtracts by itself: a lingering claim is usually deallocated."""
+        held = (claim for claim in self.claims.values() if not claim.lingering)
+        return sizes_of(grant for claim in held for grant in claim.grants)
+
+
+def sizes_of(grants: Iterable[MemoryGrant]) -> Mapping[Place, int]:
+    """The bytes of some grants, by place."""
+    sizes: Counter[Place] = Counter()
+    for grant in grants:
+        sizes[grant.place] += grant.size
+    return sizes
+
+
+def _readable_grants(record: object) -> Iterator[MemoryGrant]:
+    grants = record.get("grants") if isinstance(record, dict) else None
+    for fields in grants if isinstance(grants, list) else ():
+        match fields:
+            case {"numaNode": int(numa), "memoryKind": str(name), "bytes": int(size)} if size > 0 and numa >= 0:
+                kind = Kind.named(name)
+                if kind is not None:
+                    texts = {key: value for key, value in fields.items() if isinstance(value, str)}
+                    yield MemoryGrant(
+                        request=texts.get("request", ""),
+                        pool=texts.get("pool", ""),
+                        device=texts.get("device", ""),
+                        share_id=texts.get("shareID"),
+                        place=Place(numa, kind),
+                        size=size,
+                    )

@@ -1,0 +1,64 @@
+"""Memory as devices: one for each kind on each NUMA node, shared by claims that take some bytes of it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dracpu_agent.devices.device import AttributeValue, Capacity, Device, RequestPolicy, Taint
+from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.memory.kinds import Place
+from dracpu_agent.memory.room import BASE_PAGE
+from dracpu_agent.topology.topology import Topology
+from dracpu_api import names
+from dracpu_api.cpuset import EMPTY
+from dracpu_api.quantity import format_binary
+
+SMALLEST: Final = 16 * 1024**2  # of ordinary memory: a limit of 1 MiB ends the runtime's own first process
+_TIER_OF_DRAM: Final = 4  # Linux: memory that is faster is in lower tiers
+
+
+def publish_memory(
+    inventory: Inventory, topology: Topology, capacities: Mapping[Place, int], taints: tuple[Taint, ...]
+) -> tuple[Device, ...]:
+    """One device for each place that has a capacity."""
+    return tuple(
+        Device(
+            name=place.device,
+            cpus=EMPTY,
+            attributes=_attributes(inventory, topology, place),
+            capacity=Capacity(names.CAPACITY_SIZE, size, _policy(place, size), binary=True),
+            taints=taints,
+        )
+        for place, size in sorted(capacities.items())
+        if size > 0
+    )
+
+
+def _policy(place: Place, size: int) -> RequestPolicy:
+    step, least = (place.kind.page, place.kind.page) if place.kind.is_huge else (BASE_PAGE, SMALLEST)
+    # API server: min + step must not exceed the value, so that a device of one page cannot have a range
+    if least + step > size:
+        return RequestPolicy(default=size, valid_values=(size,))
+    return RequestPolicy(default=least, minimum=least, step=step)
+
+
+def _attributes(inventory: Inventory, topology: Topology, place: Place) -> Mapping[str, AttributeValue]:
+    node = inventory.by_numa.get(place.numa)
+    attributes: dict[str, AttributeValue] = {
+        names.ATTRIBUTE_NUMA_NODE: place.numa,
+        names.ATTRIBUTE_PAGE_SIZE: format_binary(place.kind.page or BASE_PAGE),
+        names.ATTRIBUTE_HUGE_TLB: place.kind.is_huge,
+        **dict.fromkeys(names.ATTRIBUTES_NUMA_LEGACY, place.numa),
+        names.ATTRIBUTE_CPULESS: node is not None and not node.cpus,
+    }
+    cpus = topology.numa_nodes.get(place.numa, EMPTY)
+    if cpus:
+        attributes[names.ATTRIBUTE_SOCKET] = topology.by_id[cpus.lowest].socket
+    if node is not None and node.tier is not None:
+        attributes[names.ATTRIBUTE_TIER] = _tier(node.tier)
+    return attributes
+
+
+def _tier(number: int) -> str:
+    if number == _TIER_OF_DRAM:
+        return "DRAM"
+    return "HBM" if number < _TIER_OF_DRAM else "CXL"

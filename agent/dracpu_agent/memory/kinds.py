@@ -1,0 +1,79 @@
+"""The kinds of memory that claims can have: ordinary memory, and the hugepages of each size.
+
+A kind has one name in records and variables ("hugepages_2Mi"), and its devices begin with another one, since the names
+of devices are DNS labels ("hugepages-2mi-numa000").
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from dracpu_api.quantity import format_binary
+
+_MEMORY: Final = "memory"
+_HUGEPAGES: Final = "hugepages"
+_DEVICE: Final = re.compile(r"(?:memory|hugepages-(?P<size>[0-9]+[kmgt]i))-numa(?P<numa>[0-9]{3,})")
+_NAME: Final = re.compile(r"hugepages_(?P<size>[0-9]+[KMGT]i)")
+_UNITS: Final[Mapping[str, int]] = {unit: 1024**power for power, unit in enumerate("kmgt", start=1)}
+
+
+@dataclass(frozen=True, order=True)
+class Kind:
+    """One kind of memory."""
+
+    page: int = 0  # bytes of a hugepage; 0: ordinary memory
+
+    @property
+    def is_huge(self) -> bool:
+        """True for hugepages."""
+        return self.page > 0
+
+    @cached_property
+    def name(self) -> str:
+        """Its name in records, variables, settings and the status."""
+        return f"{_HUGEPAGES}_{format_binary(self.page)}" if self.is_huge else _MEMORY
+
+    def __str__(self) -> str:
+        return self.name
+
+    @staticmethod
+    def named(name: str) -> "Kind | None":
+        """The inverse of `name`; None for another text."""
+        if name == _MEMORY:
+            return MEMORY
+        match = _NAME.fullmatch(name)
+        kind = None if match is None else Kind(_bytes(match["size"]))
+        return kind if kind is not None and kind.name == name else None
+
+
+MEMORY: Final = Kind()
+
+
+class Place(NamedTuple):
+    """One kind of memory on one NUMA node: what a device stands for."""
+
+    numa: int
+    kind: Kind
+
+    @property
+    def device(self) -> str:
+        """The name of its device, which is the same after every start of the agent."""
+        return f"{self.kind.name.replace('_', '-').lower()}-numa{self.numa:03d}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} on NUMA node {self.numa}"
+
+
+def place_of(device: str) -> Place | None:
+    """The inverse of `Place.device`; None for a name that no device of memory has."""
+    match = _DEVICE.fullmatch(device)
+    if match is None:
+        return None
+    place = Place(int(match["numa"]), Kind(_bytes(match["size"])) if match["size"] else MEMORY)
+    return place if place.device == device else None
+
+
+def _bytes(size: str) -> int:
+    return int(size[:-2]) * _UNITS[size[-2].lower()]

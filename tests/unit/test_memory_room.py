@@ -1,0 +1,75 @@
+"""How much memory claims can have on each NUMA node."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
+from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.memory.room import BASE_PAGE, Wishes, capacity, missing, room
+from dracpu_api.cpuset import EMPTY, CpuSet
+
+MI, GI = 1024**2, 1024**3
+SMALL, LARGE = Kind(2 * MI), Kind(GI)
+
+
+def node(numa: int, total: int, *pages: Pages, cpus: CpuSet | None = None) -> NumaMemory:
+    return NumaMemory(numa, CpuSet((numa,)) if cpus is None else cpus, total, None, pages)
+
+
+MACHINE = Inventory(
+    (
+        node(0, 8 * GI, Pages(2 * MI, 512, 500), Pages(GI, 1, 1)),
+        node(3, 8 * GI, Pages(2 * MI, 0, 0), Pages(GI, 0, 0)),
+        node(7, 16 * GI, cpus=EMPTY),
+    )
+)
+
+
+def test_hugepages_are_not_offered_as_ordinary_memory_too() -> None:
+    nothing_reserved = {Place(numa, MEMORY): 0 for numa in (0, 3)}
+    assert room(MACHINE, Wishes(reserved=nothing_reserved)) == {
+        Place(0, MEMORY): 6 * GI,
+        Place(0, SMALL): GI,
+        Place(0, LARGE): GI,
+        Place(3, MEMORY): 8 * GI,
+    }
+
+
+def test_a_twentieth_of_each_node_is_reserved_where_the_settings_reserve_nothing() -> None:
+    found = room(MACHINE, Wishes(reserved={Place(3, MEMORY): GI}))
+    assert found[Place(0, MEMORY)] == (6 * GI - 8 * GI // 20) // BASE_PAGE * BASE_PAGE
+    assert found[Place(3, MEMORY)] == 7 * GI
+
+
+def test_what_the_kubelet_reserves_is_spread_by_size() -> None:
+    two = Inventory((node(0, 10 * GI), node(1, 30 * GI)))
+    assert room(two, Wishes(), system=8 * GI) == {Place(0, MEMORY): 8 * GI, Place(1, MEMORY): 24 * GI}
+
+
+def test_pages_are_reserved_as_whole_pages() -> None:
+    found = room(MACHINE, Wishes(reserved={Place(0, SMALL): 3 * MI}))
+    assert found[Place(0, SMALL)] == GI - 4 * MI
+
+
+def test_only_the_sizes_of_the_settings_are_offered() -> None:
+    assert {place.kind for place in room(MACHINE, Wishes(sizes=frozenset([GI])))} == {MEMORY, LARGE}
+
+
+def test_nodes_without_cpus_are_offered_only_on_request() -> None:
+    assert Place(7, MEMORY) not in room(MACHINE, Wishes())
+    assert Place(7, MEMORY) in room(MACHINE, Wishes(cpuless=True))
+
+
+sizes = st.integers(0, 64)
+
+
+@given(there=sizes, counted=sizes, uncounted=sizes)
+def test_the_scheduler_can_give_no_more_than_is_not_promised(there: int, counted: int, uncounted: int) -> None:
+    left = capacity(there, counted, uncounted) - counted
+    assert left == max(0, there - counted - uncounted)
+
+
+def test_promises_that_exceed_what_is_there_are_named() -> None:
+    promised = {Place(0, SMALL): 8 * MI, Place(0, LARGE): GI, Place(1, SMALL): 2 * MI}
+    there = {Place(0, SMALL): 6 * MI, Place(0, LARGE): GI}
+    assert missing(there, promised) == {Place(0, SMALL): 2 * MI, Place(1, SMALL): 2 * MI}
