@@ -141,9 +141,7 @@ class Agent:
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
                 for name, work in self._background.items():
                     group.create_task(work(), name=name)
-                async with contextlib.AsyncExitStack() as sockets:
-                    for service in self._services.values():
-                        await sockets.enter_async_context(_started(service.kubelet))
+                async with _all_started([service.kubelet for service in self._services.values()]):
                     log.info("agent started", node=self._options.node_name, version=__version__)
                     await asyncio.Event().wait()
         finally:
@@ -222,9 +220,22 @@ def _machine(options: RunOptions) -> HostMachine:
 
 
 @contextlib.asynccontextmanager
-async def _started(server: PageServer | StateServer | KubeletPlugin) -> AsyncIterator[None]:
+async def _started(server: PageServer | StateServer) -> AsyncIterator[None]:
     await server.start()
     try:
         yield
     finally:
         await asyncio.shield(server.stop())
+
+
+@contextlib.asynccontextmanager
+async def _all_started(plugins: Sequence[KubeletPlugin]) -> AsyncIterator[None]:
+    """Stops them at the same time: each one's calls and work in progress may take most of the time that a pod has."""
+    started: list[KubeletPlugin] = []
+    try:
+        for plugin in plugins:
+            await plugin.start()
+            started.append(plugin)
+        yield
+    finally:
+        await asyncio.shield(asyncio.gather(*(plugin.stop() for plugin in started)))

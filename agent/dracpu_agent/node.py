@@ -77,13 +77,14 @@ class NodeState:
         for driver in self._others:
             if driver.names.driver in self._states:
                 driver.restore(self._states[driver.names.driver])
-        if checkpoint.spec is not None:
-            for driver in self._others:
-                driver.check(checkpoint.spec)
-            self.cpus.resume(checkpoint, checkpoint.spec)
-            for driver in self._others:
-                driver.configure(checkpoint.spec)
-        self._changed()
+        try:
+            if checkpoint.spec is not None:
+                self.cpus.resume(checkpoint, checkpoint.spec)  # restores earmarks even if it refuses the settings
+                for driver in self._others:
+                    driver.check(checkpoint.spec)
+                    driver.configure(checkpoint.spec)
+        finally:
+            self._changed()
 
     @property
     def settling(self) -> bool:

@@ -12,7 +12,7 @@ from recorded_answers import lines
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.cpu_claim import CpuClaim
-from dracpu_agent.claims.memory_claim import MemoryClaim
+from dracpu_agent.claims.memory_claim import MemoryClaim, sizes_of
 from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze
 from dracpu_agent.cluster.slices.render import render_device
 from dracpu_agent.drivers.memory import MemoryDriver
@@ -116,7 +116,7 @@ def test_amounts_in_every_form_are_exact_bytes(amount: str) -> None:
         ("memory-numa000", "-1Mi", "request a whole number of bytes"),
         ("memory-numa0", MI, "has no device memory-numa0"),
         ("memory-numa000", 2 * GI, "asks for 2Gi, and 1Gi are not promised"),
-        ("memory-numa002", MI, "asks for 1Mi, and 0 are not promised"),
+        ("memory-numa002", MI, "does not offer memory on NUMA node 2"),
     ],
 )
 def test_amounts_that_are_not_there_are_refused(device: str, amount: int | str, why: str) -> None:
@@ -191,6 +191,18 @@ def test_a_record_that_cannot_be_decoded_keeps_the_grants_that_can(change: dict[
     frozen = freeze(MemoryClaim, uid(1), record, "why")
     assert [(grant.place, grant.size) for grant in frozen.grants] == [(Place(0, SMALL), 4 * MI)]
     assert encode_claim(frozen) == record
+
+
+def test_a_frozen_claim_holds_the_most_that_its_record_or_its_cdi_file_names() -> None:
+    claim = granted(
+        node(memory_driver()), 1, some("memory-numa000", 512 * MI, "a"), some("hugepages-2mi-numa000", 4 * MI, "b")
+    )
+    record = encode_claim(claim)
+    record["grants"][0]["bytes"] = "512Mi"
+    expected = {Place(0, MEMORY): 512 * MI, Place(0, SMALL): 4 * MI}
+    for devices, others in ((tuple(claim.cdi_devices()), ()), ((), claim.grants)):
+        frozen = freeze(MemoryClaim, uid(1), record, "why", devices, others)
+        assert sizes_of(frozen.grants) == expected
 
 
 def test_an_agent_without_this_driver_keeps_its_claims_as_they_are() -> None:

@@ -230,6 +230,24 @@ def test_a_container_that_was_being_started_when_the_agent_came_back_overlaps_af
     assert spans(absence.verdict(synchronized=(5, 24))) == [(YOUNG, (31, 33), "2-3")]
 
 
+def test_a_container_that_starts_long_after_the_agent_came_back_is_not_excused(absence: Log) -> None:
+    absence.state(60, "young", "2-7")
+    absence.state(60.5, "young", "4-7")
+    assert spans(absence.verdict(synchronized=(5, 24))) == [(YOUNG, (60, 60.5), "2-3")]
+
+
+def test_a_claim_that_was_prepared_after_the_agent_came_back_is_not_excused(absence: Log) -> None:
+    absence.prepared(26, OTHER, f"DRA_CPUSET_{OTHER}=7")
+    absence.state(26, "shared", "4-6")
+    absence.state(26, "agent", "4-6")
+    absence.found(27, "pinned", f"DRA_CPUSET_{OTHER}=7")
+    absence.state(27, "pinned", "7")
+    absence.state(30, "young", "4-7")
+    absence.state(30.6, "young", "4-6")
+    fault = Fault(Kind.OVERLAP, YOUNG.subject, "pod-pinned/pinned (pinned)")
+    assert spans(absence.verdict(synchronized=(5, 24))) == [(fault, (30, 30.6), "7")]
+
+
 def test_only_the_container_itself_is_excused_while_it_is_moved(absence: Log) -> None:
     absence.state(30, "young", "4-7")
     absence.state(30.2, "shared", "2-7")
@@ -278,7 +296,7 @@ def test_the_verdict_names_each_violation_with_its_time_and_cpus(log: Log) -> No
     log.state(12, "shared", "4-7")
     lines = list(log.verdict().lines())
     assert lines[0].startswith("containers: 3, with claims: 1, claims: 1; 20 readings in 99 s, at most 0.06 s apart")
-    assert "longest overlap: 2.00 s with an agent, 0.00 s without" in lines
+    assert "longest overlap: 2.00 s with an agent, 0.00 s excused" in lines
     assert lines[-1] == (
         "overlap of 2.00 s, 9.00 s after the start: pod-shared/shared (shared) on CPUs 3 of "
         "pod-claimed/claimed (claimed)"

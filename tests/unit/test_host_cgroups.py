@@ -105,6 +105,7 @@ def tree_above(root: Path, place: str) -> CgroupTree:
     [
         "kubepods/pod1-a/c1",
         "kubepods/burstable/pod1-a/c1",
+        "kubepods/burstable/pod1-a/crio-c1",
         "kubepods.slice/kubepods-pod1_a.slice/cri-containerd-c1.scope",
         "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_a.slice/crio-c1.scope",
     ],
@@ -117,6 +118,14 @@ def test_the_cpus_of_a_container_are_those_of_its_cgroup(tmp_path: Path, place: 
     write_cgroup(tmp_path / place, "2", limit="2-3")  # CPU 3 is offline, and may come back
     assert tree.container_cpus("1-a", "c1") == CpuSet.parse("2-3")
     assert tree.container_cpus("1-a", "c2") is None
+
+
+def test_the_cgroup_that_crun_adds_below_a_containers_scope_is_the_containers(tmp_path: Path) -> None:
+    place = "kubepods.slice/kubepods-pod1_a.slice/crio-c1.scope/container"
+    tree = tree_above(tmp_path, place)
+    assert tree.container_cpus("1-a", "c1") == CpuSet.parse("0-7")
+    write_cgroup(tmp_path / place, limit="2-3")
+    assert tree.container_cpus("1-a", "c1") == CpuSet.parse("2-3")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The memory and hugepages of machines, written as the kernel would show them, are read correctly."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,9 +59,10 @@ def test_every_numa_node_with_memory_is_read(root: Path) -> None:
                 (Pages(2 * MIB, 512, 498), Pages(GIB, 4, 4)),
             ),
             # surplus pages do not count
-            NumaMemory(1, CpuSet.parse("4-7"), 16_512_180 * KIB, 4, (Pages(2 * MIB, 10, 10), Pages(GIB, 0, 0))),
+            NumaMemory(1, CpuSet.parse("4-7"), 16_512_180 * KIB, 4, (Pages(2 * MIB, 10, 10, 61), Pages(GIB, 0, 0))),
             NumaMemory(4, EMPTY, 64 * GIB, 22),
-        )
+        ),
+        os.sysconf("SC_PAGE_SIZE"),
     )
 
 
@@ -81,7 +83,7 @@ def test_the_cpus_of_a_node_are_read_from_a_mask_where_there_is_no_list(root: Pa
 @pytest.mark.parametrize("kib", [64, 2048, 32_768, 524_288, 1_048_576, 16_777_216])
 def test_pages_of_every_size_are_read(root: Path, kib: int) -> None:
     machine = replace(LAB, memory=(Memory(0, 33_554_432, ((kib, 3, 2, 1),)),))
-    assert found(machine, root).by_numa[0].pages == (Pages(kib * KIB, 2, 2),)
+    assert found(machine, root).by_numa[0].pages == (Pages(kib * KIB, 2, 2, 1),)
 
 
 def test_a_node_that_disappears_while_it_is_read_is_left_out(root: Path) -> None:

@@ -3,7 +3,21 @@
 from dataclasses import replace
 
 import pytest
-from nodes import OLD_RUNTIME, cdi, container, key, node, pending_push, request, running, share, uid
+from nodes import (
+    OLD_RUNTIME,
+    SAFE_RUNTIME,
+    cdi,
+    container,
+    key,
+    machine,
+    node,
+    pending_push,
+    request,
+    running,
+    share,
+    uid,
+    without,
+)
 
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import ContainerUpdate
@@ -123,6 +137,73 @@ def test_a_container_whose_cgroup_was_written_without_an_agent_starts_and_is_mov
     assert state.containers.unsettled_on(cpus("4-7"), key(1))
     state.containers.started(container("young"))
     assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
+
+
+def test_a_container_whose_cgroup_was_written_without_an_agent_is_moved_before_others_are_confirmed():
+    state = node()
+    state.claims.grant(request(1, share(NUMA1, 4)))
+    state.containers.disconnected()
+    others = [container(f"other-{number}", cpus=cpus("2-3")) for number in range(3)]
+    state.containers.synchronize([*others, replace(container("young", cpus=cpus("2-7")), started=False)])
+    state.containers.allow_pushes()
+    state.containers.begin_start(container("young"))
+    state.containers.check_start(container("young"))
+    state.containers.started(container("young"))
+    assert state.containers.next_push() == ContainerUpdate("young", cpus("2-3"))
+
+
+def test_a_container_that_no_update_can_move_does_not_start_on_a_claim():
+    state = node(machine(sockets=1, cores=2), reserved="0-1")
+    state.claims.grant(request(1, share(NUMA0, 2)))
+    running(state, container("pinned", cdi(1)))
+    state.containers.disconnected()
+    state.replug(without(state.topology, "0-1"))  # the claim has every CPU that is left
+    young = replace(container("young"), started=False)
+    state.containers.synchronize([container("pinned", cdi(1), cpus=cpus("2-3")), young])
+    state.containers.allow_pushes()
+    state.containers.resolve(doubt_about(state, container("young")), cpus("2-3"))
+    with pytest.raises(PlacementError, match="where others run on their claims"):
+        state.containers.check_start(container("young"))
+
+
+def test_a_container_whose_claim_is_not_shown_yet_does_not_start_on_other_claims():
+    state = node(runtime=replace(SAFE_RUNTIME, passes_cdi_devices=False))
+    state.claims.grant(request(1, share(NUMA1, 4), pods=["first"]))
+    state.claims.grant(request(2, share(NUMA0, 1), pods=["other"]))
+    running(state, container("other", pod="other", env=[f"DRA_CPUSET_{uid(2)}=2"]))
+    state.containers.disconnected()
+    second = container("second", env=[f"DRA_CPUSET_{uid(1)}=4-7"], pod="second")
+    state.containers.synchronize(
+        [
+            container("other", pod="other", env=[f"DRA_CPUSET_{uid(2)}=2"], cpus=cpus("2")),
+            replace(second, started=False),
+        ]
+    )
+    state.containers.allow_pushes()
+    state.containers.resolve(doubt_about(state, second), cpus("0-7"))
+    with pytest.raises(PlacementError, match="where others run on their claims"):
+        state.containers.check_start(second)
+
+
+def test_a_claims_container_does_not_wait_for_another_claims_container_that_is_not_started():
+    state = node()
+    state.claims.grant(request(1, share(NUMA1, 2)))
+    state.claims.grant(request(2, share(NUMA1, 2)))
+    state.containers.disconnected()
+    state.containers.synchronize([replace(container("first", cdi(1)), started=False)])
+    assert state.containers.create(container("second", cdi(2))).cpus == cpus("6-7")
+    assert state.containers.create(container("again", cdi(1))).cpus == cpus("4-5")
+
+
+def test_nothing_waits_anew_for_a_container_after_a_lost_connection():
+    state = node()
+    state.containers.create(container("young"))
+    state.containers.created("young")
+    state.claims.grant(request(1, share(NUMA1, 4)))
+    state.containers.expire("young")
+    state.containers.disconnected()
+    state.containers.synchronize([replace(container("young", cpus=cpus("2-7")), started=False)])
+    assert state.containers.create(container("pinned", cdi(1))).cpus == cpus("4-7")
 
 
 def test_without_pushes_a_container_whose_cgroup_was_written_without_an_agent_does_not_start_on_a_claim():

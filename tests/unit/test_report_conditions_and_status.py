@@ -13,6 +13,8 @@ from dracpu_agent.report.conditions import (
     conditions_of,
     unready,
     unregistered,
+    worst_registration,
+    worst_slices,
 )
 from dracpu_agent.report.device_health import health_of
 from dracpu_agent.report.document import document_of, document_of_checkpoint, gauges_of
@@ -176,3 +178,22 @@ def test_the_gauges_count_the_cpus_that_can_still_be_granted():
     state.claims.release(uid(1))
     gauges = gauges_of(state)
     assert (gauges.allocated, gauges.available, gauges.reserved) == (2, 4, 2)
+
+
+def test_slices_of_one_driver_that_are_not_published_are_shown_before_dropped_fields_of_another():
+    published = SlicesState(True, 1, 2, 1, None, "Published")
+    dropped = replace(published, error="the gate is off", reason="FieldsDropped")
+    waiting = SlicesState(False, 0, 0, 0, "nothing is published yet", "Waiting")
+    assert worst_slices({"dra.cpu": published}) is published
+    assert worst_slices({"dra.cpu": dropped, "dra.memory": published}) is dropped
+    shown = worst_slices({"dra.cpu": dropped, "dra.memory": waiting})
+    assert (shown.published, shown.error) == (False, "driver dra.memory: nothing is published yet")
+
+
+def test_a_refused_registration_is_shown_before_a_missing_one():
+    done, refused = RegistrationStatus(True), RegistrationStatus(False, "no common version")
+    assert worst_registration({"dra.cpu": done, "dra.memory": None}) is None
+    assert worst_registration({"dra.cpu": done, "dra.memory": done}) == done
+    assert worst_registration({"dra.cpu": refused}) == refused
+    shown = worst_registration({"dra.cpu": refused, "dra.memory": None})
+    assert shown == RegistrationStatus(False, "driver dra.cpu: no common version")

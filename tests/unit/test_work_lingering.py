@@ -1,9 +1,11 @@
 """A claim keeps its CPUs while processes of its pods run, also in containers that the runtime does not list."""
 
+import asyncio
+import threading
 from pathlib import Path
 
 from cgroup_trees import write_cgroup
-from nodes import cdi, claim_object, container, node, ref, request, revived, running, share, uid
+from nodes import cdi, claim_object, container, key, node, ref, request, revived, running, share, uid
 from transacting import Agent, Claims
 
 from dracpu_agent.claims.checkpoint import decode, encode
@@ -34,6 +36,34 @@ async def test_a_claim_lingers_while_a_container_that_the_runtime_does_not_list_
     write_pod(tmp_path, populated=False)
     await lingering.look()
     assert uid(1) not in state.claims
+
+
+class SlowTree:
+    """In the cgroups of all pods there are processes. The first look at them takes until `over`."""
+
+    def __init__(self) -> None:
+        self.begun, self.over = threading.Event(), threading.Event()
+
+    def running(self, pod_uids: frozenset[str]) -> frozenset[str]:
+        if not self.begun.is_set():
+            self.begun.set()
+            assert self.over.wait(30)
+        return pod_uids
+
+
+async def test_two_looks_at_the_same_time_release_no_claim_whose_processes_run() -> None:
+    state, tree = node(), SlowTree()
+    lingering = Lingering(state, tree)
+    for number in (1, 2):
+        state.claims.grant(request(number, share(NUMA1, 2), pods=[f"pod-{number}"]))
+    slow = asyncio.create_task(lingering.look(key(1)))
+    await asyncio.to_thread(tree.begun.wait)
+    await lingering.look(key(2))
+    state.claims.release(uid(2))
+    tree.over.set()
+    await slow
+    state.claims.release(uid(1))
+    assert set(state.claims) == {uid(1), uid(2)}
 
 
 async def test_a_claim_that_lingers_does_so_after_a_restart_of_the_agent(tmp_path: Path) -> None:

@@ -52,9 +52,17 @@ class Api:
         raise NotReadyError("no answer")
 
 
+async def reads_for_ever(_pod_uid: str, _container_id: str) -> CpuSet | None:
+    """A machine whose disk hangs."""
+    await asyncio.Event().wait()
+    return None
+
+
 @contextlib.asynccontextmanager
-async def pinning_of(state, runtime: Runtime, api: Api | None = None) -> AsyncIterator[Pinning]:
-    pinning = Pinning(state, (api or Api()).learn_consumers, lambda _: None, reads_no_cgroup)
+async def pinning_of(
+    state, runtime: Runtime, api: Api | None = None, read_cpus=reads_no_cgroup
+) -> AsyncIterator[Pinning]:
+    pinning = Pinning(state, (api or Api()).learn_consumers, lambda _: None, read_cpus)
     state.on_change(pinning.wake)
     task = asyncio.create_task(pinning.run(runtime))
     try:
@@ -167,5 +175,25 @@ def test_claims_that_cannot_be_read_do_not_hold_back_pushes_one_after_the_other(
             await asyncio.sleep(1)
             assert api.reads == 1
             assert len(runtime.pushed) == len(joined)
+
+    run_in_virtual_time(test())
+
+
+def test_a_cgroup_that_cannot_be_read_in_time_is_unknown():
+    async def test() -> None:
+        state = node()
+        state.claims.grant(request(1, share(NUMA1, 4)))
+        running(state, container("pinned", cdi(1)))
+        state.containers.disconnected()
+        async with pinning_of(state, Runtime(), read_cpus=reads_for_ever) as pinning:
+            listed = [container("pinned", cdi(1)), *(container(name) for name in ("young", "late"))]
+            pinning.synchronize([replace(known, started=known.name == "pinned") for known in listed])
+            pinning.synchronized()
+            async with asyncio.timeout(1.0):
+                await pinning.start(container("young"))
+            state.containers.expire("late")
+            async with asyncio.timeout(1.0):
+                with pytest.raises(PlacementError, match="late would start on CPUs that are not known"):
+                    await pinning.start(container("late"))
 
     run_in_virtual_time(test())

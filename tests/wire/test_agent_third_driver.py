@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.work.auditing import Auditor
 from dracpu_api.settings import CpuNodeSpec
 from dracpu_sandbox.node.containerd import HookError
+from dracpu_sandbox.node.containers import PodSandbox
+from dracpu_sandbox.node.nri_runtime import NriRuntime
 from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin
 
 
@@ -110,6 +113,42 @@ async def test_marbles_stay_held_while_a_container_uses_them() -> None:
             await service_of(node).prepare_one(ref(2))
         await node.runtime.stop_container(container)
         await service_of(node).prepare_one(ref(2))
+
+
+def join(node: WholeNode, pod: PodSandbox) -> None:
+    """Reserves the first claim for one more pod, as the scheduler does."""
+    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    claim = f"default/{ref(1).name}"
+    node.api.edit("resourceclaims", claim, lambda found: found["status"]["reservedFor"].append(consumer))
+
+
+def runtime_without_cdi_devices(socket: Path) -> NriRuntime:
+    runtime = NriRuntime(socket, version="v1.7.27", nri_version="")
+    runtime.own_methods = runtime.passes_cdi_devices = False
+    return runtime
+
+
+async def test_a_pod_that_joins_a_claim_of_both_drivers_is_proven_for_both() -> None:
+    async with whole_node(others=Bag(blue=5, red=3).drivers, runtime_at=runtime_without_cdi_devices) as node:
+        owner, second = node.pod(), node.pod()
+        parts = [share("cpudevnuma001", 2, "cpus"), marbles("red", 1, "marbles")]
+        node.claim(claim_object(1, parts, pods=[owner.uid]))
+        await node.kubelet.prepare_one(ref(1))
+        await service_of(node).prepare_one(ref(1))
+        join(node, second)
+        env = [f"DRA_CPUSET_{uid(1)}=4-5", f"DRAMARBLES_{uid(1)}=1 red"]
+        joined = await node.runtime.create_container(second, "joined", env=env)
+        assert (node.runtime.cpuset_of(joined), limits_of(node, joined)) == ("4-5", {"pids.max": "1"})
+
+        third = node.pod()
+        await node.stop_agent()
+        join(node, third)
+        late = await node.runtime.create_container(third, "late", env=env)
+        await node.start_agent()
+        async with asyncio.timeout(10):
+            while node.runtime.cpuset_of(late) != "4-5":  # a hook's reply moves it once its claim was read
+                await node.runtime.create_container(node.pod(), "later")
+        assert limits_of(node, late) == {"pids.max": "1"}
 
 
 def limits_of(node: WholeNode, container: str) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Records which claims a driver holds, by UID. Each driver's ledger refuses to give one thing to two claims."""
+"""Records which claims a driver holds, by UID. A driver whose claims must not share anything checks that in its own
+ledger."""
 
 from collections.abc import Mapping
 from dataclasses import replace

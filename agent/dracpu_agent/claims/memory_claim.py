@@ -1,9 +1,10 @@
 """Claims of the driver dra.memory: how many bytes of which kind each was granted on which NUMA node."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from dracpu_agent.claims.fields import Fields, RecordError
 from dracpu_agent.claims.grant import Grant
@@ -13,7 +14,10 @@ from dracpu_agent.memory.kinds import Kind, Place
 from dracpu_agent.memory.room import node_text
 from dracpu_agent.placement.proof import CdiDevice
 from dracpu_api.names import MEMORY, DriverNames
-from dracpu_api.quantity import format_binary
+from dracpu_api.quantity import format_binary, whole_number
+
+_KIND_IN_NAME: Final = re.compile(r"_(memory|hugepages_[0-9]+[KMGT]i)$")
+_PART: Final = re.compile(r"numanode:([0-9]+),size:([^,;]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +88,17 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
     def salvage(
         cls, record: object, devices: Iterable[CdiDevice], others: Iterable[MemoryGrant]
     ) -> tuple[MemoryGrant, ...]:
-        """The grants that can be read, each on its own; those of the CDI file where none can."""
-        return tuple(_readable_grants(record)) or tuple(others)
+        """A grant for each place, with the most that the record, the variables or the CDI file's own record name."""
+        readable = tuple(_readable_grants(record))
+        sources = (sizes_of(readable), sizes_of(others), _named_by(devices))
+        most = {place: max(sizes.get(place, 0) for sizes in sources) for sizes in sources for place in sizes}
+        left = {place: size - sizes_of(readable).get(place, 0) for place, size in most.items()}
+        rest = (
+            MemoryGrant(request="", pool="", device=place.device, share_id=None, place=place, size=size)
+            for place, size in sorted(left.items())
+            if size > 0
+        )
+        return (*readable, *rest)
 
 
 class MemoryLedger(Ledger[MemoryClaim]):
@@ -106,6 +119,18 @@ def sizes_of(grants: Iterable[MemoryGrant]) -> Mapping[Place, int]:
     sizes: Counter[Place] = Counter()
     for grant in grants:
         sizes[grant.place] += grant.size
+    return sizes
+
+
+def _named_by(devices: Iterable[CdiDevice]) -> Mapping[Place, int]:
+    """The bytes in the variables of CDI devices, by place."""
+    sizes: Counter[Place] = Counter()
+    for name, value in (variable for device in devices for variable in device.variables):
+        suffix = _KIND_IN_NAME.search(name)
+        kind = suffix and Kind.named(suffix[1])
+        if kind:
+            for numa, size in _PART.findall(value):
+                sizes[Place(int(numa), kind)] += whole_number(size) or 0
     return sizes
 
 

@@ -6,13 +6,12 @@ from typing import Final
 from dracpu_agent.devices.device import AttributeValue, Capacity, Device, RequestPolicy, Taint
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Place
-from dracpu_agent.memory.room import BASE_PAGE
+from dracpu_agent.memory.room import SMALLEST
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY
 from dracpu_api.quantity import format_binary
 
-SMALLEST: Final = 16 * 1024**2  # of ordinary memory: a limit of 1 MiB ends the runtime's own first process
 _TIER_OF_DRAM: Final = 4  # Linux: memory that is faster is in lower tiers
 
 
@@ -25,7 +24,7 @@ def publish_memory(
             name=place.device,
             cpus=EMPTY,
             attributes=_attributes(inventory, topology, place),
-            capacity=Capacity(names.CAPACITY_SIZE, size, _policy(place, size), binary=True),
+            capacity=Capacity(names.CAPACITY_SIZE, size, _policy(place, size, inventory.base_page), binary=True),
             taints=taints,
         )
         for place, size in sorted(capacities.items())
@@ -33,8 +32,8 @@ def publish_memory(
     )
 
 
-def _policy(place: Place, size: int) -> RequestPolicy:
-    step, least = (place.kind.page, place.kind.page) if place.kind.is_huge else (BASE_PAGE, SMALLEST)
+def _policy(place: Place, size: int, base_page: int) -> RequestPolicy:
+    step, least = (place.kind.page, place.kind.page) if place.kind.is_huge else (base_page, SMALLEST)
     # API server: min + step must not exceed the value, so that a device of one page cannot have a range
     if least + step > size:
         return RequestPolicy(default=size, valid_values=(size,))
@@ -45,7 +44,7 @@ def _attributes(inventory: Inventory, topology: Topology, place: Place) -> Mappi
     node = inventory.by_numa.get(place.numa)
     attributes: dict[str, AttributeValue] = {
         names.ATTRIBUTE_NUMA_NODE: place.numa,
-        names.ATTRIBUTE_PAGE_SIZE: format_binary(place.kind.page or BASE_PAGE),
+        names.ATTRIBUTE_PAGE_SIZE: format_binary(place.kind.page or inventory.base_page),
         names.ATTRIBUTE_HUGE_TLB: place.kind.is_huge,
         **dict.fromkeys(names.ATTRIBUTES_NUMA_LEGACY, place.numa),
         names.ATTRIBUTE_CPULESS: node is not None and not node.cpus,

@@ -6,18 +6,15 @@ and know neither CPUs nor memory. A new driver is a class of its own in this roo
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic
 
 from dracpu_agent.claims.grant import ClaimRef, Grant
-from dracpu_agent.claims.held import HeldClaim
-from dracpu_agent.claims.ledger import Ledger
+from dracpu_agent.claims.ledger import C, Ledger
 from dracpu_agent.claims.request import A, ClaimRequest, Json
 from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.placement.container import Container
 from dracpu_api.names import DriverNames
 from dracpu_api.settings import CpuNodeSpec
-
-C = TypeVar("C", bound=HeldClaim[Any])
 
 
 class Driver(ABC, Generic[A, C]):

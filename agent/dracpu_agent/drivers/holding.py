@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
+from dracpu_agent.claims.ledger import C
 from dracpu_agent.claims.request import A, ClaimRefusedError, ClaimRequest
-from dracpu_agent.drivers.driver import C, Driver
+from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.placement.proof import ClaimKey
 
@@ -141,9 +142,11 @@ class Holding(Mapping[str, C], Generic[A, C]):
                 self._ledger.release(uid)
                 self._changed()
 
-    def set_running_pods(self, pods: frozenset[str]) -> None:
-        """The pods of lingering claims in whose cgroups processes run; the runtime may not list their containers."""
-        self._running_pods = pods
+    def set_running_pods(self, asked: frozenset[str], running: frozenset[str]) -> None:
+        """Those of the pods in whose cgroups processes run; the runtime may not list their containers. What is known of
+        other pods stays, as two looks may overlap."""
+        lingering = frozenset(pod for claim in self.values() if claim.lingering for pod in claim.consumers)
+        self._running_pods = ((self._running_pods & lingering) - asked) | running
         if self._users().synchronized:
             self.release_unused(None)
 

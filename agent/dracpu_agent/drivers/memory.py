@@ -35,7 +35,8 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def room(self) -> Mapping[Place, int]:
         """Bytes that claims can have, by place; nothing without wishes."""
-        return {} if self.wishes is None else room(self.inventory, self.wishes, self.system)
+        with_cpus = {cpu.numa for cpu in self.topology.known.values()}
+        return {} if self.wishes is None else room(self.inventory, self.wishes, self.system, with_cpus)
 
     def promised(self) -> Mapping[Place, int]:
         """Bytes that claims hold, by place."""
@@ -60,10 +61,16 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         """The memory for a claim; raises a ClaimError when a part of it is not there."""
         if self.wishes is None:
             raise NotReadyError(f"node {self._node_name} does not offer memory: no CpuDriverConfig enables it")
-        left = {place: size - self.promised().get(place, 0) for place, size in self.room().items()}
+        there, promised = self.room(), self.promised()
+        left = {place: size - promised.get(place, 0) for place, size in there.items()}
         grants = []
         for ask in request.asks:
-            free = left.get(ask.place, 0)
+            if ask.place not in there:
+                raise ClaimRefusedError(
+                    f"claim {request.ref}, request {ask.request}: this node does not offer {ask.place}: "
+                    "delete the pod, so that its replacement is scheduled anew"
+                )
+            free = left[ask.place]
             if ask.size > free:
                 raise ClaimRefusedError(
                     f"claim {request.ref}, request {ask.request}: of {ask.place} it asks for {format_binary(ask.size)}"

@@ -3,7 +3,7 @@
 The kubelet creates the cgroup that contains all pods below the root of the tree or, where its configuration has a
 `cgroupRoot`, below that. Its name depends on the kubelet's cgroup driver: /kubepods with cgroupfs, /kubepods.slice with
 systemd. A tree of cgroup v1 is not read: there, the kernel refuses a cpuset outside of the parent's, so that nothing
-goes wrong silently.
+goes wrong silently. Which CPUs a container's cgroup allows is not known there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,8 @@ PODS: Final = "kubepods"
 SLICE: Final = ".slice"
 CPUSET: Final = "cpuset"
 QOS_CLASSES: Final = ("", "burstable", "besteffort")  # Guaranteed pods are directly in the cgroup of all pods
-_NAMES_OF_CONTAINERS: Final = ("{}", "cri-containerd-{}.scope", "crio-{}.scope")  # with cgroupfs; with systemd
+# of containerd and CRI-O, with the cgroup drivers cgroupfs and systemd; crun may add a cgroup below that of systemd
+_NAMES_OF_CONTAINERS: Final = ("{}", "crio-{}", "cri-containerd-{}.scope", "crio-{}.scope/container", "crio-{}.scope")
 
 
 @dataclass(frozen=True, slots=True)

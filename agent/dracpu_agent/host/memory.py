@@ -3,6 +3,7 @@
 This module only reads; memory/inventory.py interprets.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -26,7 +27,7 @@ def read_memory(sysfs_root: Path, procfs_root: Path) -> Inventory:
     if not any(node.total for node in nodes):
         place = f"{sysfs}/{NODES}/node*/meminfo" if numbers else f"{procfs_root}/meminfo"
         raise TopologyError(f"no memory in {place}: mount the host's /sys and /proc there, or set the options for them")
-    return Inventory(tuple(node for node in nodes if node.total))
+    return Inventory(tuple(node for node in nodes if node.total), os.sysconf("SC_PAGE_SIZE"))
 
 
 def _node(sysfs: str, number: int, tier: int | None) -> NumaMemory:
@@ -51,8 +52,9 @@ def _pages(directory: str) -> Iterator[Pages]:
     sizes = ((page_size_in(name), name) for name in names_in(directory))
     for size, name in sorted((size, name) for size, name in sizes if size is not None):
         counts = f"{directory}/{name}"
-        count = persistent(_number(f"{counts}/nr_hugepages"), _number(f"{counts}/surplus_hugepages"))
-        yield Pages(size, count, _number(f"{counts}/free_hugepages"))
+        surplus = _number(f"{counts}/surplus_hugepages")
+        count = persistent(_number(f"{counts}/nr_hugepages"), surplus)
+        yield Pages(size, count, _number(f"{counts}/free_hugepages"), surplus)
 
 
 def _tiers(sysfs: str) -> dict[int, int]:

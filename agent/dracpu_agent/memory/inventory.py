@@ -18,6 +18,7 @@ class Pages:
     size: int  # bytes of one page
     count: int  # without surplus pages: the kernel removes those as soon as nothing uses them
     free: int
+    surplus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Inventory:
     """The NUMA nodes that have memory, ascending."""
 
     nodes: tuple[NumaMemory, ...]
+    base_page: int = 4096  # bytes of a page of ordinary memory
 
     @cached_property
     def by_numa(self) -> Mapping[int, NumaMemory]:

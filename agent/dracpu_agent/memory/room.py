@@ -11,7 +11,7 @@ from typing import Final
 from dracpu_agent.memory.inventory import Inventory, NumaMemory
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
 
-BASE_PAGE: Final = 4096
+SMALLEST: Final = 16 * 1024**2  # of ordinary memory: a limit of 1 MiB ends the runtime's own first process
 RESERVED_AT_LEAST: Final = 0.05  # of each NUMA node: the kernel's own memory and its watermarks, as measured
 
 
@@ -24,17 +24,19 @@ class Wishes:
     cpuless: bool = False  # offers NUMA nodes without CPUs too
 
 
-def room(inventory: Inventory, wishes: Wishes, system: int = 0) -> Mapping[Place, int]:
+def room(inventory: Inventory, wishes: Wishes, system: int = 0, with_cpus: Collection[int] = ()) -> Mapping[Place, int]:
     """Bytes that claims can have, by place. `system` is what the kubelet reserves of the whole machine; where the
-    settings reserve nothing, it is spread over the NUMA nodes by their size."""
-    offered = [node for node in inventory.nodes if node.cpus or wishes.cpuless]
-    ordinary = {node.numa: _ordinary(node) for node in inventory.nodes}
+    settings reserve nothing, it is spread over the offered NUMA nodes by their size. `with_cpus` are nodes that have
+    CPUs, perhaps offline ones."""
+    offered = [node for node in inventory.nodes if node.cpus or node.numa in with_cpus or wishes.cpuless]
+    ordinary = {node.numa: _ordinary(node) for node in offered}
     found: dict[Place, int] = {}
     for node in offered:
         share = system * ordinary[node.numa] // (sum(ordinary.values()) or 1)
         default = max(share, int(node.total * RESERVED_AT_LEAST))
         memory = Place(node.numa, MEMORY)
-        found[memory] = _whole(ordinary[node.numa] - wishes.reserved.get(memory, default), BASE_PAGE)
+        size = _whole(ordinary[node.numa] - wishes.reserved.get(memory, default), inventory.base_page)
+        found[memory] = size if size >= SMALLEST else 0
         for pages in node.pages:
             place = Place(node.numa, Kind(pages.size))
             if wishes.sizes is None or pages.size in wishes.sizes:
@@ -60,8 +62,8 @@ def node_text(numbers: Collection[int]) -> str:
 
 
 def _ordinary(node: NumaMemory) -> int:
-    """The memory of a node without its hugepages."""
-    return node.total - sum(pages.count * pages.size for pages in node.pages)
+    """The memory of a node without its hugepages; surplus ones are in use."""
+    return node.total - sum((pages.count + pages.surplus) * pages.size for pages in node.pages)
 
 
 def _whole(size: int, page: int) -> int:

@@ -76,8 +76,10 @@ class Board:
         for container in containers:
             stage = Stage.RUNNING if container.started else Stage.CREATED
             found = Tracked(container, uses_of(container), stage, sent=Resources(container.cpus), possible=None)
-            found.unattended = not container.started
+            # one with our variables may belong to a claim that is not shown yet
+            found.unattended = not container.started and not container.env
             known = former.get(container.id)
+            found.overdue = bool(known and known.overdue and known.stage is stage is Stage.CREATED)
             if (
                 known
                 and known.stage is stage is Stage.RUNNING
@@ -145,22 +147,24 @@ class Board:
         """The cgroup of the container allows these CPUs."""
         if doubt.events == doubt.tracked.events:
             self._queue.clear()
-            doubt.tracked.possible = cpus
+            pending = doubt.tracked.pending
+            doubt.tracked.possible = cpus | pending.cpus if pending else cpus
 
     def check_start(self, container: Container, division: Division) -> None:
         """Refuses to start a container that may run on CPUs of another container's claim, or off its own claims.
 
         CPUs of a claim that no container uses yet are no reason: those are created after this container has started,
         and move it. A container without claims whose cgroup was written while no agent was connected starts, as it
-        would have without the agent, and is moved by the first push; a claim's program may read its CPUs only once,
-        when it starts.
+        would have without the agent, and is the first to be moved. Not so a claim's container: its program may read its
+        CPUs only once, when it starts.
         """
         tracked = self._tracked.get(container.id)
         if tracked is None:
             raise PlacementError(f"container {container.name} has ended, or the agent connects anew: {REPLACED}")
         pinned = division.pins(tracked.uses)
-        moved_at_once = tracked.unattended and not (pinned or tracked.overdue) and self.pushes
-        if not moved_at_once and self._starts_elsewhere(tracked, division):
+        can_be_moved = self.pushes and bool(self._wanted_cpus(tracked.uses, division))
+        moved_first = tracked.unattended and not (pinned or tracked.overdue) and can_be_moved
+        if not moved_first and self._starts_elsewhere(tracked, division):
             known = f'CPUs "{tracked.possible}"' if tracked.possible else "CPUs that are not known"
             if tracked.possible is not None and tracked.possible.isdisjoint(division.online):
                 wrong = "which are offline"
@@ -270,7 +274,7 @@ class Board:
                 continue
             strays = self._strays(tracked, division)
             repeated = wanted == tracked.sent
-            urgent = strays or not tracked.has_limits
+            urgent = strays or not (self.pushes or tracked.has_limits)
             needed = repeating and urgent and not tracked.confirmed if repeated else growing or urgent
             if needed:
                 yield Due(tracked, _update(tracked, wanted), strays, repeated)
@@ -284,7 +288,9 @@ class Board:
                 for tracked in self._tracked.values()
                 if tracked.container.id not in skip and self._needs_push(tracked, division)
             ]
-            self._queue = deque(sorted(due, key=lambda tracked: not self._strays(tracked, division)))
+            self._queue = deque(
+                sorted(due, key=lambda tracked: (not self._strays(tracked, division), not tracked.unattended))
+            )
             self._queued_for = division, skip
         found = self._first_queued(division)
         if found is None:
@@ -346,6 +352,8 @@ class Board:
         container that is being created comes second to those that are about to start.
         """
         for tracked in self._tracked.values():
+            if tracked.stage is Stage.CREATED and division.pins(tracked.uses):
+                continue  # it starts on its own CPUs or not at all
             given_up = tracked.overdue and tracked.stage in (Stage.CREATING, Stage.CREATED)
             if not given_up and tracked.may_come_to(cpus - self._own(tracked, division)):
                 raise PlacementError(

@@ -51,25 +51,22 @@ class Standing:
 
 
 def worst_slices(states: Mapping[str, SlicesState]) -> SlicesState:
-    """The slices of all drivers as one state: that of the first driver whose slices are not published or whose fields
-    were dropped, otherwise the first; the error of another driver than that of CPUs names it."""
+    """The slices of all drivers as one state: slices that are not published come first, then dropped fields. The error
+    of another driver than that of CPUs, which is the first, names it."""
     first, *_ = states.values()
-    for driver, state in states.items():
-        if not state.published or state.error:
-            return state if state is first else replace(state, error=state.error and f"driver {driver}: {state.error}")
+    unpublished = [item for item in states.items() if not item[1].published]
+    incomplete = [item for item in states.items() if item[1].error]
+    for driver, state in unpublished + incomplete:
+        return state if state is first else replace(state, error=state.error and f"driver {driver}: {state.error}")
     return first
 
 
 def worst_registration(results: Mapping[str, RegistrationStatus | None]) -> RegistrationStatus | None:
-    """The registrations of all drivers as one result: None while one is missing, and a refusal before a success."""
-    if not all(results.values()):
-        return None
-    refused = (
-        RegistrationStatus(False, f"driver {driver}: {result.error}" if len(results) > 1 else result.error)
-        for driver, result in results.items()
-        if result is not None and not result.registered
-    )
-    return next(refused, RegistrationStatus(True))
+    """The registrations of all drivers as one result: a refusal comes first, then None while one is missing."""
+    for driver, result in results.items():
+        if result is not None and not result.registered:
+            return RegistrationStatus(False, f"driver {driver}: {result.error}" if len(results) > 1 else result.error)
+    return RegistrationStatus(True) if all(results.values()) else None
 
 
 def conditions_of(node: NodeState, standing: Standing) -> tuple[Condition, ...]:

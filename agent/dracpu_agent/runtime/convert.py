@@ -10,9 +10,10 @@ from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.names import VARIABLES
 
+_MEMS: Final = "cpuset.mems"  # has a field of its own in NRI; `unified` has all other files of a cgroup
+
 # The kubelet sets these labels on every container. They replace what the runtime leaves out: CRI-O the container's
 # name, containerd the pod after a restart of containerd. A pod cannot set them.
-_MEMS: Final = "cpuset.mems"  # has a field of its own in NRI; `unified` has all other files of a cgroup
 _LABEL_NAME: Final = "io.kubernetes.container.name"
 _LABEL_NAMESPACE: Final = "io.kubernetes.pod.namespace"
 _LABEL_POD_NAME: Final = "io.kubernetes.pod.name"

@@ -188,7 +188,7 @@ class Hooks:
                 log.warning("decision took too long", hook=call.method, container=str(container))
                 raise StatusError(
                     Code.DEADLINE_EXCEEDED,
-                    f"the CPUs of container {container.name} could not be decided in time; the kubelet retries",
+                    f"the CPUs of container {container.name} could not be decided in time: see the log of dracpu-agent",
                 ) from None
             error.add_note(f"in {call.method} of container {container} ({container.id})")
             raise

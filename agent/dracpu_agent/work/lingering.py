@@ -41,7 +41,7 @@ class Lingering:
         pods = frozenset(pod for claim in claims for pod in claim.consumers)
         running = await in_file_thread(self._tree.running, pods) if pods else pods
         for holding in self._node.holdings.values():
-            holding.set_running_pods(running)
+            holding.set_running_pods(pods, running)
         self._report()
 
     async def run(self) -> NoReturn:

@@ -32,6 +32,7 @@ READ_AGAIN_SECONDS: Final = 30.0  # a claim that could not be read for a contain
 SETTLE_SECONDS: Final = 3.0
 # The report of a start or update may never come, as another plugin's error ends the runtime's round of calls.
 REPORT_SECONDS: Final = 30.0
+READ_CGROUP_SECONDS: Final = 0.5  # of the runtime's 2 s; a read takes less than a millisecond unless the disk hangs
 REFUSALS_KEPT: Final = 1024
 
 log = structlog.get_logger("pinning")
@@ -61,12 +62,12 @@ class Pinning:
         self._count_push = count_push
         self._read_cpus = read_cpus
         self._wake = asyncio.Event()
+        self._reading: set[asyncio.Future[CpuSet | None]] = set()  # cgroups
         self._to_prove: list[UnprovenContainer] = []
         self._prove_at: float | None = None  # when claims that could not be read are read again
         self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
-        self._refused: dict[
-            tuple[ClaimKey, str], None
-        ] = {}  # (claim, pod) that do not fit by the API server; oldest first
+        # claims and UIDs of pods that do not fit by the API server, the oldest first
+        self._refused: dict[tuple[ClaimKey, str], None] = {}
         self._settled = asyncio.Event()  # a container has started, was changed, or has ended
         self._due: dict[str, float] = {}  # container -> when the report of its creation, start or update is overdue
 
@@ -93,11 +94,15 @@ class Pinning:
 
     async def create(self, container: Container) -> Placement:
         """The CPUs of a new container; raises PlacementError when it carries a claim that it cannot prove to hold."""
-        try:
-            placement = self._node.containers.create(container)
-        except UnknownConsumerError as error:
-            await self._read_claim_once(error, container)
-            placement = self._node.containers.create(container)
+        placement, read = None, set[ClaimKey]()
+        while placement is None:
+            try:
+                placement = self._node.containers.create(container)
+            except UnknownConsumerError as error:
+                if error.claim in read:
+                    raise
+                read.add(error.claim)
+                await self._read_claim_once(error, container)
         self._expect_report(container.id)
         log.debug("container placed", container=str(container), cpus=str(placement.cpus), moved=len(placement.updates))
         return placement
@@ -108,15 +113,23 @@ class Pinning:
         self.wake()
 
     async def start(self, container: Container) -> None:
-        """Raises PlacementError when the container was not placed, or its CPUs were given to a claim since."""
+        """Raises PlacementError when the container would run on CPUs of others' claims, or off those of its own."""
         self._expect_report(container.id)
         containers = self._node.containers
         if doubt := containers.begin_start(container):
-            found = await self._read_cpus(container.pod_uid, container.id)
+            found = await self._read_in_time(container)
             log.debug("cgroup read before a start", container=str(container), cpus=str(found))
             if found is not None:
                 containers.resolve(doubt, found)
         containers.check_start(container)
+
+    async def _read_in_time(self, container: Container) -> CpuSet | None:
+        """What its cgroup allows; None if that is not known, or if the read hangs: the runtime waits for the answer."""
+        reading = asyncio.ensure_future(self._read_cpus(container.pod_uid, container.id))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        done, _ = await asyncio.wait((reading,), timeout=READ_CGROUP_SECONDS)
+        return reading.result() if done else None
 
     def started(self, container: Container) -> None:
         """The container runs, so that updates reach it."""
@@ -205,6 +218,7 @@ class Pinning:
             while update := self._next_push(retries):
                 applied = await self._push(pusher, update)
                 retries.answered(update.container_id, loop.time(), applied=applied)
+                self._expire_reports(loop.time())
             deadlines = [*self._due.values(), self._prove_at, retries.due(loop.time())]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(min((due for due in deadlines if due is not None), default=None)):
@@ -237,6 +251,9 @@ class Pinning:
                 self._to_prove.append(found)
                 break
             except (ClaimError, PlacementError) as error:
+                if isinstance(error, UnknownConsumerError) and error.claim != found.claim_to_read:
+                    self._to_prove.append(UnprovenContainer(found.container, str(error), error.claim))
+                    continue
                 log.warning("container still without its claim", container=str(found.container), error=str(error))
         self._prove_at = now + READ_AGAIN_SECONDS if unread else None
 

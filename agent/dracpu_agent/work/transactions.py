@@ -19,8 +19,8 @@ from dracpu_agent.checkpoint.statefile import StateFile
 from dracpu_agent.claims.audit import Finding, look
 from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.ledger import C
 from dracpu_agent.claims.request import consumer_uids
-from dracpu_agent.drivers.driver import C
 from dracpu_agent.drivers.holding import Granted, Holding
 from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.file_threads import in_file_thread

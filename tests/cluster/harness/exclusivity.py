@@ -22,6 +22,8 @@ from harness.samples import SampleLog, Snapshot, cpus_of
 # An agent that has synchronized moves containers that were being started at that moment a little later: nothing reaches
 # a container between the moment at which the runtime writes its OCI spec and the start of its program.
 REPAIRED_AFTER: Final = 1.0  # seconds
+# The agent refuses a start that comes later than this after it has synchronized.
+STARTED_WITHIN: Final = 30.0  # seconds
 
 
 class Kind(StrEnum):
@@ -74,15 +76,17 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """All violations on one node, divided by whether an agent ran."""
+    """All violations on one node, divided by whether an agent ran and could prevent them."""
 
     log: SampleLog
     absences: Sequence[Span]
     violations: Sequence[Violation]
-    excused: Sequence[Violation]  # the parts within the spans without an agent
+    excused: Sequence[
+        Violation
+    ]  # the parts within the spans without an agent, and of containers that it moves after them
 
     def longest(self, kind: Kind) -> tuple[float, float]:
-        """Returns how long the longest violation of a kind lasted, with and without an agent."""
+        """Returns how long the longest violation of a kind lasted: of those that count, and of excused ones."""
         with_agent, without_agent = (
             max((violation.span.length for violation in found if violation.fault.kind is kind), default=0.0)
             for found in (self.violations, self.excused)
@@ -101,8 +105,8 @@ class Verdict:
         )
         for kind in Kind:
             with_agent, without_agent = self.longest(kind)
-            yield f"longest {kind}: {with_agent:.2f} s with an agent, {without_agent:.2f} s without"
-        for title, found in (("", self.violations), ("without an agent: ", self.excused)):
+            yield f"longest {kind}: {with_agent:.2f} s with an agent, {without_agent:.2f} s excused"
+        for title, found in (("", self.violations), ("excused: ", self.excused)):
             for violation in found:
                 fault, span = violation.fault, violation.span
                 yield (
@@ -117,7 +121,8 @@ def judge(log: SampleLog, synchronized: Iterable[float]) -> Verdict:
     late = late_repairs(log, absences)
     violations, excused = [], []
     for found in violations_in(log):
-        outside = found.span.without([*absences, *late.get(found.fault.subject, ())])
+        excuses = late.get((found.fault.subject, found.fault.other), ())
+        outside = found.span.without([*absences, *excuses])
         inside = found.span.without(outside)
         violations += [Violation(found.fault, span, found.cpus) for span in outside]
         excused += [Violation(found.fault, span, found.cpus) for span in inside]
@@ -137,21 +142,27 @@ def absences_of_agent(log: SampleLog, synchronized: Iterable[float]) -> list[Spa
     return spans
 
 
-def late_repairs(log: SampleLog, absences: Iterable[Span]) -> Mapping[str, list[Span]]:
-    """Returns for each container without claims whose OCI spec was written without an agent, and whose program started
-    later: the span in which the agent can move it first."""
-    repairs: dict[str, list[Span]] = {}
+def late_repairs(log: SampleLog, absences: Iterable[Span]) -> Mapping[tuple[str, str], list[Span]]:
+    """Returns for each container without claims that was being started when an agent came back, and each container
+    whose claim had been prepared before: the span in which the agent can move the former off the latter's CPUs."""
+    repairs: dict[tuple[str, str], list[Span]] = {}
     for absence in absences:
         back = absence.end - REPAIRED_AFTER
         last = max((snapshot for snapshot in log.snapshots if snapshot.at <= back), key=lambda snapshot: snapshot.at)
+        prepared = {name for variables in last.claims.values() for name in variables}
+        owners = [
+            str(other) for other in log.containers.values() if other.variables and prepared >= set(other.variables)
+        ]
         for uid, state in last.states.items():
             container = log.containers[uid]
             if state.running or container.variables:
                 continue
-            later = (snapshot for snapshot in log.snapshots if snapshot.at > back)
+            later = (snapshot for snapshot in log.snapshots if back < snapshot.at <= back + STARTED_WITHIN)
             started = next((snapshot.at for snapshot in later if _is_running(snapshot, uid)), None)
             if started is not None:
-                repairs.setdefault(str(container), []).append(Span(started, started + REPAIRED_AFTER))
+                span = Span(started, started + REPAIRED_AFTER)
+                for owner in owners:
+                    repairs.setdefault((str(container), owner), []).append(span)
     return repairs
 
 
