@@ -160,7 +160,7 @@ class Reconciler:
     async def _reconcile(self) -> None:
         fleet = self._fleet
         fleet.changed.clear()
-        if _now() >= self._recheck_at:
+        if fleet.lists_configs or _now() >= self._recheck_at:
             await self._recheck()
         self._jobs.unreadable.keep(fleet.to_read_again)
         to_read = fleet.to_read_again - self._jobs.unreadable.blocked(_now())
@@ -260,7 +260,9 @@ class Reconciler:
         await self._jobs.run(jobs, interruptible=True)
 
     async def _recheck(self) -> None:
-        """Lists configs again, because kopf's watch may miss a deletion."""
+        """Lists configs again: kopf's watch may miss a deletion, and fields that a replaced CRD has added."""
+        self._fleet.lists_configs = False
+        self._recheck_at = _now()  # until the list has succeeded
         await list_all(self._cluster, CONFIG_SCOPE, self._fleet.config_table)
         self._recheck_at = _now() + self._intervals.recheck
 

@@ -11,8 +11,9 @@ validated as in the sandbox; objects that a test adds are stored unchanged. Ther
 the feature gates that are on; it begins with those of Kubernetes 1.37.
 
 Faults: `fail` answers the next requests with an error, `lose_answer` executes them and cuts the connection,
-`cut_watches` breaks the connections of watches, `expire_watches` ends watches with 410, `hold_watches` delays their
-events, and `pause` delays the answers to requests.
+`cut_watches` breaks the connections of watches, `end_watches` and `expire_watches` end them without an error and with
+410, `hold_watches` delays their events, `add_to_schema` makes open watches show objects by an older schema, and `pause`
+delays the answers to requests.
 """
 
 import asyncio
@@ -204,6 +205,19 @@ class FakeApi:
     def cut_watches(self) -> None:
         """Aborts the connections of all watches."""
         self._server.watches.cut()
+
+    def add_to_schema(self, plural: str, field: str) -> None:
+        """Simulates the replacement of a CRD by one that has this field of the spec, too: the watches that are open now
+        show objects without it. The API server ends them some time later: see `end_watches`."""
+
+        def by_former_schema(body: JsonObject) -> JsonObject:
+            return {**body, "spec": {name: value for name, value in body["spec"].items() if name != field}}
+
+        self._server.watches.keep_schema(self._kinds[plural].storage, by_former_schema)
+
+    def end_watches(self) -> None:
+        """Ends all watches without an error."""
+        self._server.watches.end()
 
     def expire_watches(self) -> None:
         """Ends open watches, and later watches from an older revision, with 410."""

@@ -98,6 +98,21 @@ def test_an_unknown_object_in_a_version_that_was_shown_already_was_deleted_since
     assert set(fleet.cpu_nodes) == {"n1"}
 
 
+def test_an_answer_completes_what_a_watch_has_shown_by_an_older_schema() -> None:
+    fleet = Fleet()
+    whole = raw(version=5)
+    whole["spec"] = {"config": {"name": "all", "generation": 1}, "revision": "r", "settings": {"parkIdle": True}}
+    pruned = {**whole, "spec": {**whole["spec"], "settings": {}}}
+    fleet.cpu_node_table.store(pruned, watched=True)
+    known = fleet.cpu_nodes["n1"]
+    fleet.changed.clear()
+    fleet.store_cpu_node(whole)
+    assert fleet.cpu_nodes["n1"] != known
+    assert fleet.changed.is_set()
+    fleet.cpu_node_table.store(pruned, watched=True)
+    assert fleet.cpu_nodes["n1"] != known, "a late event shows less of the same version"
+
+
 def test_an_event_about_what_an_own_write_has_returned_is_not_decoded() -> None:
     decoded = []
 

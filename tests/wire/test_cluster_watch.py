@@ -1,7 +1,7 @@
 """The reflector reports every change, whatever happens to its watch."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 from background import background
@@ -12,14 +12,14 @@ from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.cluster.watch import Reflector, Snapshot
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, ForbiddenError
-from dracpu_api.resources import NODES
+from dracpu_api.resources import NODES, JsonObject
 
 
 class Mirror:
     """Records what a reflector reports, and waits for it."""
 
     def __init__(self, server: FakeApi, client: ApiClient) -> None:
-        self.names: list[str] = []
+        self.objects: Mapping[str, JsonObject] = {}
         self.changes = 0
         self.errors: list[ApiError] = []
         self._changed = asyncio.Event()
@@ -33,13 +33,16 @@ class Mirror:
         )
 
     def _record(self, snapshot: Snapshot) -> None:
-        self.names = sorted(snapshot.objects)
+        self.objects = snapshot.objects
         self.changes += 1
         self._changed.set()
 
     async def shows(self, *names: str) -> None:
+        await self.until(lambda: self.changes > 0 and sorted(self.objects) == sorted(names))
+
+    async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
-            while self.changes == 0 or self.names != sorted(names):
+            while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -97,6 +100,20 @@ async def test_an_expired_watch_is_followed_by_a_list(server: FakeApi, mirror: M
         await server.until(lambda: server.watching)
         add(server, "n1")
         await mirror.shows("n1")
+
+
+async def test_a_field_that_a_new_crd_adds_is_reported_when_the_watch_from_before_has_ended(
+    server: FakeApi, mirror: Mirror
+) -> None:
+    add(server, "n1")
+    async with background(mirror.reflector.run()):
+        await server.until(lambda: server.watching)
+        server.add_to_schema("nodes", "unschedulable")
+        server.edit("nodes", "n1", lambda body: body["spec"].update(unschedulable=True))
+        await mirror.until(lambda: mirror.changes == 2)
+        assert mirror.objects["n1"]["spec"] == {}
+        server.end_watches()
+        await mirror.until(lambda: mirror.objects["n1"]["spec"] == {"unschedulable": True})
 
 
 async def test_a_bookmark_is_not_reported_as_a_change(server: FakeApi, mirror: Mirror) -> None:

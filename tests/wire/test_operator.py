@@ -43,6 +43,20 @@ async def test_a_config_becomes_a_cpu_node_for_each_linux_node_and_the_status_co
     assert world.condition("Progressing")["reason"] == "Complete"
 
 
+async def test_a_field_that_a_new_crd_adds_reaches_the_nodes_when_the_watch_from_before_has_ended(world: World) -> None:
+    world.nodes(2)
+    world.config()
+    async with world.operator():
+        await world.applied(2)
+        world.api.fail("PATCH cpudriverconfigs/all/status", 500, times=1000)  # its answers would show the field
+        world.api.add_to_schema("cpudriverconfigs", "reservedCPUs")
+        world.edit(reservedCPUs="0", mode="individual")
+        await world.until(partial(world.reached, 2))
+        assert not world.having(reservedCPUs="0"), "the watch has not shown it"
+        world.api.end_watches()
+        await world.until(lambda: world.having(reservedCPUs="0") == {"n0", "n1"})
+
+
 async def test_a_change_reaches_the_nodes_within_max_unavailable(world: World) -> None:
     world.nodes(8)
     world.config(rollout={"maxUnavailable": "25%"})

@@ -28,7 +28,7 @@ _LIMITS: Final = Limits(
     connect_seconds=5.0,
     idle_seconds=80.0,  # the API server closes idle connections after 90 s
 )
-_WATCH_SECONDS: Final = (300, 600)  # how long a watch lasts; random, so that the agents' watches spread out
+WATCH_SECONDS: Final = (300, 600)  # how long a watch lasts; random, so that the agents' watches spread out
 _WATCH_SILENCE: Final = 90.0  # the server sends a bookmark every minute: a longer silence means a dead connection
 
 _JSON: Final = "application/json"
@@ -185,7 +185,7 @@ class ApiClient:
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": str(resource_version),
-            "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter
+            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311 - jitter
         } | ({"fieldSelector": field_selector} if field_selector else {})
         target, headers = _target(resource.path(), query), self._headers()
         try:

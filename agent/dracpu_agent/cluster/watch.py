@@ -2,6 +2,9 @@
 
 Versions of objects only grow, except when the API server's data is restored from a backup: then they begin again below
 versions that clients have seen. A list always shows the present state, so a list counts whatever its version is.
+
+When a CRD is replaced, a watch that is open shows objects without the fields that are new, until the API server ends
+it. So after a watch that ends early, all objects are listed.
 """
 
 import asyncio
@@ -12,7 +15,7 @@ from typing import NoReturn
 
 import structlog
 
-from dracpu_agent.cluster.client import ApiClient
+from dracpu_agent.cluster.client import WATCH_SECONDS, ApiClient
 from dracpu_api.answers import WatchEvent
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, ExpiredError
@@ -63,8 +66,8 @@ class Reflector:
         while True:
             try:
                 await self._list()
-                while True:
-                    await self._watch()
+                while await self._watch():
+                    pass
             except ApiError as error:
                 self._record_failure(error)
                 await asyncio.sleep(self._backoff.next(error))
@@ -75,8 +78,9 @@ class Reflector:
         objects = {item["metadata"]["name"]: item for item in answer.get("items") or ()}
         self._set(Snapshot(objects, resource_version(answer), listed_at))
 
-    async def _watch(self) -> None:
-        """Watches from the latest revision until the server ends the watch."""
+    async def _watch(self) -> bool:
+        """Watches from the latest revision until the server ends the watch. Returns whether it lasted as long as it was
+        requested to."""
         loop = asyncio.get_running_loop()
         began, silent = loop.time(), True
         events = self._api.watch(
@@ -87,10 +91,12 @@ class Reflector:
                 silent = False
                 self._record_success()
                 self._apply(event)
-        if silent and loop.time() - began < _TOO_SHORT:
+        lasted = loop.time() - began
+        if silent and lasted < _TOO_SHORT:
             await asyncio.sleep(self._backoff.next())
         else:
             self._record_success()
+        return lasted >= WATCH_SECONDS[0]
 
     def _apply(self, event: WatchEvent) -> None:
         revision = resource_version(event.object)

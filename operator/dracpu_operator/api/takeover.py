@@ -71,7 +71,7 @@ class _Present:
         self._versions: dict[str, int] = {}
         self._fleet = fleet
 
-    def store(self, raw: Json) -> None:
+    def store(self, raw: Json, *, watched: bool = False) -> None:
         """Records the version of a CpuNode."""
         self._versions[raw["metadata"]["name"]] = resource_version(raw)
 

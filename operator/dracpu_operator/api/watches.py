@@ -19,7 +19,8 @@ class Watches:
     """The watches, and what the operator misses without them. `configs` is how it stands with kopf's watch."""
 
     def __init__(self, fleet: Fleet, cluster: Cluster, metrics: Metrics, intervals: Intervals, namespace: str) -> None:
-        self.configs = Standing(CONFIGS.plural, intervals.blind)
+        # the watch before may have ended because the CRD was replaced, and may have shown configs without new fields
+        self.configs = Standing(CONFIGS.plural, intervals.blind, fleet.list_configs_again)
         self._cluster = cluster
         self._intervals = intervals
         self._followers = [

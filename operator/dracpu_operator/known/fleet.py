@@ -23,10 +23,11 @@ class Fleet:
         self.changed = asyncio.Event()
         self.inputs_changed = asyncio.Event()
         self.outdated = asyncio.Event()
+        self.lists_configs = False  # the configs are to be listed again: a watch may have shown them incompletely
         self.to_read_again: set[str] = set()  # CpuNodes to read again: it is not known whether a write was carried out
         self.node_table = NodeTable(read_node, self._input_changed, self.outdated, clock)
-        self.config_table = Table(read_config, self._input_changed, self.outdated)
-        self.cpu_node_table = Table(read_cpu_node, self.changed.set, self.outdated)
+        self.config_table = Table(read_config, self._input_changed, self.outdated, is_custom=True)
+        self.cpu_node_table = Table(read_cpu_node, self.changed.set, self.outdated, is_custom=True)
         self.agent_pods = AgentPods(read_agent, self.changed.set, self.outdated)
         self.agent_daemon_sets = Table(read_daemon_set, self.changed.set, self.outdated)
 
@@ -60,9 +61,14 @@ class Fleet:
         """Whether the agents' pods and their DaemonSet are known; else nothing can be concluded from a missing pod."""
         return self.agent_pods.complete and self.agent_daemon_sets.complete
 
-    def store_config(self, raw: Json) -> None:
-        """Records a CpuDriverConfig that exists."""
-        self.config_table.store(raw)
+    def store_config(self, raw: Json, *, watched: bool = False) -> None:
+        """Records a CpuDriverConfig that exists; `watched`: a watch has shown it."""
+        self.config_table.store(raw, watched=watched)
+
+    def list_configs_again(self) -> None:
+        """Requests a list of the configs with the next reconcile."""
+        self.lists_configs = True
+        self.changed.set()
 
     def store_cpu_node(self, raw: Json) -> None:
         """Records a CpuNode that exists."""

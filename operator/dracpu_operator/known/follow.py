@@ -37,8 +37,8 @@ class Scope:
 class Sink(Protocol):
     """Takes over what lists and watches show. Lists, watches and others may call it in any order."""
 
-    def store(self, raw: Json) -> None:
-        """Records an object that exists, in this version or a newer one."""
+    def store(self, raw: Json, *, watched: bool = False) -> None:
+        """Records an object that exists, in this version or a newer one; `watched`: a watch has shown it."""
 
     def remove(self, name: str, uid: str, version: float) -> None:
         """Removes an object; `version` is that of its deletion."""
@@ -170,7 +170,7 @@ class Follower:
         if event.type == "DELETED":
             self._sink.remove(metadata["name"], metadata["uid"], version)
         elif event.type != "BOOKMARK":
-            self._sink.store(event.object)
+            self._sink.store(event.object, watched=True)
         self._sink.advance(version)
 
     def _note_version(self, version: int, *, known: int) -> None:

@@ -27,6 +27,6 @@ def registry_for(fleet: Fleet, login: Callable[[], Awaitable[kopf.AiohttpSession
         if event["type"] == "DELETED":
             fleet.config_table.remove(name, uid, resource_version(event["object"]))
         else:
-            fleet.store_config(event["object"])
+            fleet.store_config(event["object"], watched=True)
 
     return registry

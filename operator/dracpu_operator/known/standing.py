@@ -1,16 +1,19 @@
 """How it stands with the watch of one kind of objects: whether it is open, and why the operator may miss changes."""
 
 import asyncio
+from collections.abc import Callable
 
 
 class Standing:
-    """Is told what happens to a watch, in the order in which it happens."""
+    """Records what happens to a watch, in the order in which it happens. `on_reopened` is called when the API server
+    has accepted a watch that continues an earlier one."""
 
-    def __init__(self, what: str, blind_seconds: float) -> None:
+    def __init__(self, what: str, blind_seconds: float, on_reopened: Callable[[], None] = lambda: None) -> None:
         self.what = what  # the plural name of the objects
         self.is_requested = asyncio.Event()
         self.is_listed = asyncio.Event()
         self.is_following = False  # a watch is open
+        self._on_reopened = on_reopened
         self._blind_seconds = blind_seconds  # without a watch, until the operator is not ready
         self._is_given_up = False
         self._problem = ""
@@ -27,6 +30,8 @@ class Standing:
 
     def accepted(self) -> None:
         """The API server has accepted a watch."""
+        if self._followed_until is not None:
+            self._on_reopened()
         self.is_following, self._problem, self._followed_until = True, "", _now()
 
     def ended(self) -> None:

@@ -3,6 +3,9 @@
 Of two versions of an object the newer one is kept. An object that is gone stays gone when an older version of it
 arrives late, such as the answer to a write that was carried out just before the deletion. An unknown object in a
 version that lists and the watch have shown already was deleted since then.
+
+A version of a custom resource may have two contents. When its CRD is replaced, a watch that is open shows objects by
+the old schema until the API server ends it: without the fields that are new. Answers to other requests show them.
 """
 
 import asyncio
@@ -32,14 +35,22 @@ _R = TypeVar("_R", bound=Record)
 
 class Table(Generic[_R]):
     """The objects of one kind by name. `changed` is called when a record changes in a field that decisions look at;
-    `outdated` is set when the API server shows an older state than before."""
+    `outdated` is set when the API server shows an older state than before. `is_custom`: the kind has a CRD."""
 
-    def __init__(self, read: Callable[[Json], _R], changed: Callable[[], None], outdated: asyncio.Event) -> None:
+    def __init__(
+        self,
+        read: Callable[[Json], _R],
+        changed: Callable[[], None],
+        outdated: asyncio.Event,
+        *,
+        is_custom: bool = False,
+    ) -> None:
         self.records: dict[str, _R] = {}
         self.complete = False  # a list has shown all objects, and a watch may be behind but misses none
         self._read = read
         self._changed = changed
         self._outdated = outdated
+        self._is_custom = is_custom
         self._shown = 0  # lists and the watch have shown everything up to this version
         self._gone: dict[str, float] = {}  # by UID: the version of the deletion
 
@@ -48,11 +59,14 @@ class Table(Generic[_R]):
         """The version up to which everything is known."""
         return self._shown
 
-    def store(self, raw: Json) -> None:
-        """Records an object that exists. It is decoded only when it is newer than what is known."""
+    def store(self, raw: Json, *, watched: bool = False) -> None:
+        """Records an object that exists; `watched`: a watch has shown it. It is decoded only when it is newer than what
+        is known, or when it may show more of the same version."""
         metadata = raw["metadata"]
         known, version = self.records.get(metadata["name"]), resource_version(raw)
-        if known is not None and known.version >= version:  # also when the older one has another UID
+        if known is not None and known.version > version:  # also when the older one has another UID
+            return
+        if known is not None and known.version == version and (watched or not self._is_custom):
             return
         is_new = known is None or known.uid != metadata["uid"]
         if is_new and version <= max(self._shown, self._gone.get(metadata["uid"], -1)):
@@ -120,9 +134,9 @@ class NodeTable(Table[Node]):
         self._clock = clock
         self._seen: dict[str, float] = {}
 
-    def store(self, raw: Json) -> None:
+    def store(self, raw: Json, *, watched: bool = False) -> None:
         """Records a Node that exists, and that it was seen."""
-        super().store(raw)
+        super().store(raw, watched=watched)
         known = self.records.get(raw["metadata"]["name"])
         if known is not None and known.uid == raw["metadata"]["uid"]:
             self._seen[known.name] = self._clock()

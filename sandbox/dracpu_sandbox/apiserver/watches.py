@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from dracpu_sandbox.apiserver.refusal import RefusedError, expired
@@ -49,6 +49,7 @@ class Watch:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.schema: Callable[[JsonObject], JsonObject] | None = None  # an older one: what events show of an object
         self._queue: deque[Event] = deque()
         self._waiting = asyncio.Event()
 
@@ -64,7 +65,7 @@ class Watch:
 
     def queue(self, *events: Event) -> None:
         """Queues events."""
-        self._queue.extend(events)
+        self._queue.extend(self._shown(event) for event in events)
         if len(self._queue) > _LONGEST_QUEUE:
             self.cut()
         self._waiting.set()
@@ -73,6 +74,11 @@ class Watch:
         """Breaks the connection; events that were not sent yet are lost."""
         self._queue.clear()
         self.queue(Event("CUT"))
+
+    def _shown(self, event: Event) -> Event:
+        if self.schema is None or event.object is None:
+            return event
+        return replace(event, object=Stored(self.schema(event.object.object)))
 
     async def next(self) -> list[Event]:
         """Waits until an event is queued, and returns all queued events."""
@@ -146,6 +152,12 @@ class Watches:
         """Drops the history: watches end with 410, and cannot resume from their last revisions."""
         self._store.forget_history()
         self._send_all(Event("ERROR", status=expired(self._store.revision - 1, self._store.revision).status))
+
+    def keep_schema(self, storage: str, schema: Callable[[JsonObject], JsonObject]) -> None:
+        """Shows objects by an older schema in the watches that are open now, as after their CRD was replaced."""
+        for watches in self._open.get(storage, {}).values():
+            for watch in watches:
+                watch.schema = schema
 
     def hold(self) -> None:
         """Sends no events until `release`."""
