@@ -15,7 +15,7 @@ from dracpu_api.resources import CONFIGS, CPU_NODES, RESOURCE_CLAIMS, Json, Reso
 from dracpu_operator.api import access
 from dracpu_operator.api.cluster import Cluster
 from dracpu_operator.decide.default_config import CHART, Action, decide
-from dracpu_operator.decide.uninstalling import Holder, all_holders, holders_of_claim, holders_of_node
+from dracpu_operator.decide.uninstalling import Holder, all_holders, holders_of_claim, holders_of_node, summary
 from dracpu_operator.errors import HeldError
 
 _T = TypeVar("_T")
@@ -38,8 +38,8 @@ async def default_config(kubeconfig: Path | None, manifest: Json, waits: Waits |
 
 
 async def uninstall_check(kubeconfig: Path | None, waits: Waits | None = None) -> list[Holder]:
-    """Returns the claims that hold CPUs. While there are any it looks again for a while: those of pods that have just
-    ended are about to be released."""
+    """Returns the claims that hold CPUs or memory. While there are any it looks again for a while: those of pods that
+    have just ended are about to be released."""
     waits = waits or Waits()
     ends = asyncio.get_running_loop().time() + waits.released
     async with Cluster(await access.load(kubeconfig)) as cluster:
@@ -51,12 +51,11 @@ async def uninstall_check(kubeconfig: Path | None, waits: Waits | None = None) -
 
 
 def require_none(holders: list[Holder]) -> None:
-    """Raises HeldError when claims hold CPUs."""
+    """Raises HeldError when claims hold CPUs or memory."""
     if holders:
-        count = "1 claim holds" if len(holders) == 1 else f"{len(holders)} claims hold"
         raise HeldError(
-            f"{count} CPUs: delete the pods that use them, or the claims themselves, first. To uninstall nevertheless: "
-            "helm uninstall --no-hooks"
+            f"{summary(holders)}: delete the pods that use them, or the claims themselves, first. To uninstall "
+            "nevertheless: helm uninstall --no-hooks"
         )
 
 
@@ -86,7 +85,7 @@ async def _read(cluster: Cluster, name: str) -> Json | None:
 
 
 async def _holders(cluster: Cluster) -> list[Holder]:
-    # CpuNodes first: a claim that is given CPUs between the two lists is in the second one
+    # CpuNodes first: a claim that is given devices between the two lists is in the second one
     reported = await _all(cluster, CPU_NODES, holders_of_node)
     return all_holders(await _all(cluster, RESOURCE_CLAIMS, holders_of_claim), reported)
 

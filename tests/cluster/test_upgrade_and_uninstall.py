@@ -139,7 +139,7 @@ def test_uninstalling_is_rejected_while_a_claim_is_in_use_and_the_release_contin
     cluster: Cluster, helm: Helm, workspace: Workspace
 ) -> None:
     held, former = hold(workspace), our_pods(cluster)
-    holder = f"{workspace.namespace}/two on node {cluster.node.name}: used by pod exclusive"
+    holder = f"{workspace.namespace}/two on node {cluster.node.name} holds CPUs: used by pod exclusive"
 
     with pytest.raises(CommandFailedError) as refused:
         helm.uninstall()

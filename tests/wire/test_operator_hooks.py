@@ -42,8 +42,8 @@ class Chart:
         """Edits the config as a person with kubectl does."""
         self.api.write(manager, "cpudriverconfigs", "default", lambda body: body["spec"].update(spec))
 
-    def claim(self, name: str, *pods: str) -> None:
-        result = {"driver": "dra.cpu", "pool": "n1", "device": "cpudev001", "request": "r"}
+    def claim(self, name: str, *pods: str, driver: str = "dra.cpu", device: str = "cpudev001") -> None:
+        result = {"driver": driver, "pool": "n1", "device": device, "request": "r"}
         reserved = [{"resource": "pods", "name": pod, "uid": pod} for pod in pods]
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
         self.api.add("resourceclaims", {"metadata": {"name": name}, "status": status}, namespace="default")
@@ -144,9 +144,16 @@ async def test_claims_that_hold_cpus_are_named_and_uninstalling_is_refused(chart
     chart.api.add("cpunodes", {"metadata": {"name": "n1"}, "status": {"claims": [named]}})
     found = await chart.check()
     assert len(found) == 502
-    assert found[0] == "default/c000 on node n1: used by pod a, pod b"
-    assert found[-1].startswith("default/old on node n1: CPUs 4-5 are still held")
+    assert found[0] == "default/c000 on node n1 holds CPUs: used by pod a, pod b"
+    assert found[-1].startswith("default/old on node n1 still holds CPUs 4-5,")
     with pytest.raises(HeldError, match="502 claims hold CPUs: .*--no-hooks"):
+        require_none(await uninstall_check(chart.kubeconfig, QUICK))
+
+
+async def test_claims_on_memory_are_named_and_uninstalling_is_refused(chart: Chart) -> None:
+    chart.claim("m", "a", driver="dra.memory", device="memory-numa000")
+    assert await chart.check() == ["default/m on node n1 holds memory: used by pod a"]
+    with pytest.raises(HeldError, match="1 claim holds memory: .*--no-hooks"):
         require_none(await uninstall_check(chart.kubeconfig, QUICK))
 
 

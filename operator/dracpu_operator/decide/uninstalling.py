@@ -1,33 +1,42 @@
-"""Which claims still hold CPUs when the driver is about to be uninstalled. Pure: objects in, holders out.
+"""Which claims still hold CPUs or memory when the drivers are about to be uninstalled. Pure: objects in, holders out.
 
-A claim holds CPUs while it is allocated. A node may hold CPUs for longer, while containers outlive their claim: only
-its CpuNode shows that. The answer is about the moment of the lists: nothing keeps the scheduler from allocating another
-claim before helm has deleted the agents.
+A claim holds devices while it is allocated. A node may hold what a claim had for longer, while containers outlive their
+claim: only its CpuNode shows that. The answer is about the moment of the lists: nothing keeps the scheduler from
+allocating another claim before helm has deleted the agents.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from dracpu_api.names import CAPACITY_CPU, DRIVER, DRIVER_MEMORY
+from dracpu_api.quantity import whole_number
 from dracpu_api.resources import Json
-from dracpu_operator.decide.outstanding import results_of
+
+CPUS: Final = "CPUs"
+MEMORY: Final = "memory"  # and hugepages
+_CONTENTS: Final[Mapping[str, str]] = {DRIVER: CPUS, DRIVER_MEMORY: MEMORY}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holder:
-    """A claim that holds CPUs of a node."""
+    """A claim that holds CPUs or memory of a node."""
 
     node: str
     namespace: str
     name: str
     uid: str
+    contents: tuple[str, ...]  # what it holds: CPUs, memory
     pods: tuple[str, ...] = ()
-    cpus: str | None = None  # None: the claim is allocated; otherwise the CPUs that it holds without an allocation
+    is_allocated: bool = True
+    cpus: str = ""  # the ids of its CPUs, as far as its node reports them
 
     def __str__(self) -> str:
         claim = f"{self.namespace}/{self.name} on node {self.node}"
-        if self.cpus is not None:
-            return f"{claim}: CPUs {self.cpus} are still held, though the claim is not allocated any more"
-        return f"{claim}: used by {', '.join(self.pods) or 'no pod'}"
+        held = " and ".join(f"{CPUS} {self.cpus}" if word == CPUS and self.cpus else word for word in self.contents)
+        if not self.is_allocated:
+            return f"{claim} still holds {held}, though it is not allocated any more"
+        return f"{claim} holds {held}: used by {', '.join(self.pods) or 'no pod'}"
 
 
 def holders_of_claim(claim: Json) -> list[Holder]:
@@ -35,15 +44,20 @@ def holders_of_claim(claim: Json) -> list[Holder]:
     metadata = claim["metadata"]
     consumers = (claim.get("status") or {}).get("reservedFor") or ()
     pods = tuple(_consumer(consumer) for consumer in consumers)
-    nodes = sorted({result["pool"] for result in results_of(claim)})
-    return [Holder(node, metadata["namespace"], metadata["name"], metadata["uid"], pods) for node in nodes]
+    contents: dict[str, set[str]] = {}
+    for result in _results_of(claim):
+        contents.setdefault(result["pool"], set()).update(_contents_of(result))
+    return [
+        Holder(node, metadata["namespace"], metadata["name"], metadata["uid"], tuple(sorted(words)), pods)
+        for node, words in sorted(contents.items())
+    ]
 
 
 def holders_of_node(cpu_node: Json) -> list[Holder]:
     """The claims that a CpuNode's status names."""
     claims = (cpu_node.get("status") or {}).get("claims") or ()
     node = cpu_node["metadata"]["name"]
-    return [Holder(node, claim["namespace"], claim["name"], claim["uid"], cpus=claim["cpus"]) for claim in claims]
+    return [_reported(node, claim) for claim in claims]
 
 
 def all_holders(allocated: Iterable[Holder], reported: Iterable[Holder]) -> list[Holder]:
@@ -51,6 +65,36 @@ def all_holders(allocated: Iterable[Holder], reported: Iterable[Holder]) -> list
     allocated = list(allocated)
     known = {holder.uid for holder in allocated}
     return sorted([*allocated, *(holder for holder in reported if holder.uid not in known)])
+
+
+def summary(holders: Collection[Holder]) -> str:
+    """How many claims hold what: "2 claims hold CPUs or memory"."""
+    held = " or ".join(sorted({word for holder in holders for word in holder.contents}))
+    return f"1 claim holds {held}" if len(holders) == 1 else f"{len(holders)} claims hold {held}"
+
+
+def _results_of(claim: Json) -> list[Json]:
+    """The devices of both drivers that a claim was given; none when it is not allocated."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    # a device that was given with adminAccess remains available to other claims
+    return [result for result in results if result["driver"] in _CONTENTS and not result.get("adminAccess")]
+
+
+def _contents_of(result: Json) -> set[str]:
+    consumed = result.get("consumedCapacity") or {}
+    # devices of CPUs may offer memory of their NUMA node, too; a claim that requests none consumes 0 of it
+    others = (amount for name, amount in consumed.items() if name != CAPACITY_CPU)
+    found = {_CONTENTS[result["driver"]]}
+    return found | {MEMORY} if any(whole_number(str(amount)) for amount in others) else found
+
+
+def _reported(node: str, claim: Json) -> Holder:
+    cpus: str = claim.get("cpus") or ""
+    # an entry without CPUs is there because of memory
+    held = {CPUS: bool(cpus), MEMORY: not cpus or bool(claim.get("memory"))}
+    contents = tuple(word for word, is_held in held.items() if is_held)
+    return Holder(node, claim["namespace"], claim["name"], claim["uid"], contents, is_allocated=False, cpus=cpus)
 
 
 def _consumer(reference: Json) -> str:
