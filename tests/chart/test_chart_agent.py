@@ -1,7 +1,5 @@
 """The chart installs an agent on each node, with few rights and with policies that limit it to its own node."""
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +106,20 @@ class TestAgentPod:
         assert str(parsed.kubelet_root / "plugins" / names.DRIVER) in mounted
         assert str(parsed.cgroupfs_root) in {mount["mountPath"] for mount in container["volumeMounts"]}
 
+    def test_has_the_runtimes_default_profiles_unless_the_values_name_others(self, container: Manifest) -> None:
+        assert not {"appArmorProfile", "seLinuxOptions"} & container["securityContext"].keys()
+        made = render(
+            "agent.seLinuxOptions.type=spc_t",
+            "agent.seLinuxOptions.level=s0",
+            "agent.appArmorProfile.type=Localhost",
+            "agent.appArmorProfile.localhostProfile=dracpu-agent",
+        ).only("DaemonSet")
+        assert container_of(made)["securityContext"] == {
+            **container["securityContext"],
+            "seLinuxOptions": {"type": "spc_t", "level": "s0"},
+            "appArmorProfile": {"type": "Localhost", "localhostProfile": "dracpu-agent"},
+        }
+
     def test_image_has_no_registry_by_default(self, container: Manifest) -> None:
         app_version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
         assert container["image"] == f"dracpu-agent:{app_version}"
@@ -205,23 +217,23 @@ class TestAdmissionPolicies:
             ("dra.cpu", "cpunodes/status"): every_way,
         }
 
-    def test_allow_the_drivers_that_the_role_allows(self, tmp_path: Path) -> None:
-        """Drivers are listed once: another one is added to the list alone."""
-        chart = tmp_path / CHART.name
-        shutil.copytree(CHART, chart)
-        helpers = chart / "templates" / "_helpers.tpl"
-        helpers.write_text(helpers.read_text().replace('["dra.cpu"]', '["dra.cpu", "dra.memory"]'))
-        for made, drivers in ((render(), [names.DRIVER]), (render(chart=chart), [names.DRIVER, "dra.memory"])):
-            rules = made.named("ClusterRole", "dracpu-agent")["rules"]
-            assert [rule["resourceNames"] for rule in rules if "resourceNames" in rule] == [drivers]
-            expressions = [
-                part["expression"]
-                for policy in made.of_kind("ValidatingAdmissionPolicy")
-                for part in [*policy["spec"]["validations"], *policy["spec"]["variables"]]
-            ]
-            named = [text for text in expressions if "'dra." in text]
-            assert len(named) == 2  # of slices and of claims
-            assert all(str(drivers) in text for text in named)
+    @pytest.mark.parametrize(
+        ("values", "drivers"),
+        [((), [names.DRIVER]), (("agent.memory.enabled=true",), [names.DRIVER, names.DRIVER_MEMORY])],
+        ids=["CPUs", "CPUs and memory"],
+    )
+    def test_allow_the_drivers_that_the_role_allows(self, values: tuple[str, ...], drivers: list[str]) -> None:
+        made = render(*values)
+        rules = made.named("ClusterRole", "dracpu-agent")["rules"]
+        assert [rule["resourceNames"] for rule in rules if "resourceNames" in rule] == [drivers]
+        expressions = [
+            part["expression"]
+            for policy in made.of_kind("ValidatingAdmissionPolicy")
+            for part in [*policy["spec"]["validations"], *policy["spec"]["variables"]]
+        ]
+        named = [text for text in expressions if "'dra." in text]
+        assert len(named) == 2  # of slices and of claims
+        assert all(str(drivers) in text for text in named)
 
     def test_can_be_disabled(self) -> None:
         assert not render("admissionPolicy.create=false").of_kind("ValidatingAdmissionPolicy")

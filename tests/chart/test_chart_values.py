@@ -56,6 +56,9 @@ EXAMPLES |= {
     "agent.cdiDir": "/etc/cdi",
     "agent.nriSocket": "/run/nri.sock",
     "agent.stateDir": "/data/dracpu",
+    "agent.memory.enabled": "true",
+    "agent.seLinuxOptions": {".type": "spc_t"},
+    "agent.appArmorProfile": {".type": "Unconfined"},
     "agent.maxUnavailable": "1",
     "operator.replicas": "2",
     "operator.topologySpreadConstraints": {"[0].topologyKey": "rack"},
@@ -140,6 +143,13 @@ def test_the_pages_name_values_that_exist() -> None:
         ("agent.maxUnavailable=0", "maxUnavailable"),
         ("agent.maxUnavailable=150%", "maxUnavailable"),
         ("agent.resources.limit.memory=1Gi", "limit"),
+        ("agent.memory.enabled=yes", "enabled"),
+        ("agent.memory.enable=true", "enable"),
+        ("agent.seLinuxOptions.types=spc_t", "types"),
+        ("agent.seLinuxOptions.type=", "type"),
+        ("agent.appArmorProfile.type=unconfined", "type"),
+        ("agent.appArmorProfile.type=Localhost", "localhostProfile is required"),
+        ("agent.appArmorProfile.localhostProfile=mine", "appArmorProfile.localhostProfile: remove it"),
         ("operator.replicas=0", "replicas"),
         ("operator.replicas=two", "replicas"),
         ("operator.topologySpreadConstraints.maxSkew=1", "topologySpreadConstraints"),
@@ -201,7 +211,14 @@ def test_an_annotation_of_the_agents_pods_can_be_replaced() -> None:
 
 def test_a_release_whose_values_are_older_than_the_chart_can_be_upgraded_with_them() -> None:
     """`helm upgrade --reuse-values` replaces all defaults of the chart by those of the release's former chart."""
-    newer = ("operator.replicas", "operator.topologySpreadConstraints", "networkPolicy.egress")
+    newer = (
+        "operator.replicas",
+        "operator.topologySpreadConstraints",
+        "networkPolicy.egress",
+        "agent.memory",
+        "agent.seLinuxOptions",
+        "agent.appArmorProfile",
+    )
     assert render(*(f"{value}=null" for value in newer)).manifests == render().manifests
 
 

@@ -34,9 +34,21 @@ so that a new chart with the same component does not restart its pods. */}}
 {{ .Values.operator.image.repository }}:{{ .Values.operator.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* The drivers that the agent implements, as a JSON list. Roles and policies restrict agents to the devices of these. */}}
+{{/* "true" when the agents serve the driver dra.memory, too; empty when they do not. Values of an older chart, which
+`helm upgrade --reuse-values` keeps, have no agent.memory. */}}
+{{- define "dra-cpu.agent.memory" -}}
+{{- if ((.Values.agent).memory).enabled }}true{{ end }}
+{{- end }}
+
+{{/* Where the agent has its own mount of the node's cgroup tree. Below /sys, the default AppArmor profile of runtimes
+refuses writes, and a container sees only its own cgroup there. */}}
+{{- define "dra-cpu.agent.cgroups" -}}
+/host/sys/fs/cgroup
+{{- end }}
+
+{{/* The drivers that the agents serve, as a JSON list. Roles and policies restrict agents to the devices of these. */}}
 {{- define "dra-cpu.agent.drivers" -}}
-["dra.cpu"]
+["dra.cpu"{{ if include "dra-cpu.agent.memory" . }}, "dra.memory"{{ end }}]
 {{- end }}
 
 {{/* The same list in CEL, for expressions in double or no quotes. */}}
