@@ -119,6 +119,27 @@ def test_columns_of_custom_resources_show_the_fields_at_their_paths() -> None:
 
 
 @pytest.mark.parametrize(
+    "items, shown",
+    [
+        (None, None),
+        ([], None),
+        ([{"name": "b", "text": "second"}, {"name": "a", "text": "first"}], "first"),
+        ([{"name": "a"}, {"name": "a", "text": "first"}, {"name": "a", "text": "again"}], "first"),
+        ([{"name": "b", "text": "second"}, {"text": "nameless"}], None),
+    ],
+)
+def test_a_column_shows_the_first_value_among_the_items_that_its_path_selects(items: Any, shown: str | None) -> None:
+    definition = things()
+    (version,) = definition["spec"]["versions"]
+    version["additionalPrinterColumns"] = [
+        {"name": "Text", "type": "string", "jsonPath": '.spec.items[?(@.name=="a")].text'}
+    ]
+    spec = {"size": 4} if items is None else {"size": 4, "items": items}
+    table_of_one = table(Registry().serve(definition), [{"metadata": {"name": "t"}, "spec": spec}], {}, now=NOW)
+    assert table_of_one["rows"][0]["cells"] == ["t", shown]
+
+
+@pytest.mark.parametrize(
     "seconds, shown",
     [(-5, "<invalid>"), (119, "119s"), (150, "2m30s"), (600, "10m"), (10860, "3h1m"), (172800, "2d"), (9**9, "12y")],
 )

@@ -13,6 +13,7 @@ from dracpu_sandbox.apiserver.kinds.builtin import DEFINITION
 from dracpu_sandbox.apiserver.kinds.checking import FORMATS, go_pattern
 from dracpu_sandbox.apiserver.kinds.kind import Column, JsonObject, Kind
 from dracpu_sandbox.apiserver.kinds.listtypes import merging_of
+from dracpu_sandbox.apiserver.kinds.paths import EXAMPLE, steps_of
 from dracpu_sandbox.apiserver.kinds.problems import Problem, refusal
 from dracpu_sandbox.apiserver.kinds.rules import RuleError, compile_rules
 from dracpu_sandbox.apiserver.kinds.schemas import INT_OR_STRING, METADATA_TYPE, PRESERVE, Schema, schema_of
@@ -27,7 +28,6 @@ _KEYWORDS: Final = frozenset(
     }
 )  # fmt: skip
 _RULE_FIELDS: Final = frozenset({"rule", "message"})
-_COLUMN_PATH: Final = re.compile(r"(\.[A-Za-z0-9_]+)+")
 _CONDITIONS: Final = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
 
 
@@ -87,9 +87,9 @@ def check(definition: JsonObject, old: JsonObject | None, subresource: str) -> I
     if not (version["served"] and version["storage"]):
         yield problems.invalid("spec.versions[0]", name, "the only version must be served and stored")
     for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        if not _COLUMN_PATH.fullmatch(column["jsonPath"]):
+        if steps_of(column["jsonPath"]) is None:
             where = f"spec.versions[0].additionalPrinterColumns[{number}].jsonPath"
-            yield problems.unsupported_here(where, "paths with more than field names (write a path like .spec.mode)")
+            yield problems.unsupported_here(where, f"paths other than field names and {EXAMPLE}")
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield problems.required(_SCHEMA)

@@ -20,7 +20,7 @@ class Column:
     """A column that `kubectl get` shows."""
 
     name: str
-    path: str  # of field names, like .status.phase; "" when `cell` computes the value
+    path: str  # see paths.py; "" when `cell` computes the value
     type: str = "string"  # string, integer, number, boolean, date (shown as an age), time (shown as it is)
     format: str = ""
     description: str = ""

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from dracpu_sandbox.apiserver.kinds import ages
-from dracpu_sandbox.apiserver.kinds.cells import dig
 from dracpu_sandbox.apiserver.kinds.kind import Column, JsonObject, Kind
+from dracpu_sandbox.apiserver.kinds.paths import first_at
 
 Include = Literal["Metadata", "Object", "None"]
 
@@ -69,7 +69,7 @@ def _row(columns: Sequence[Column], item: JsonObject, include: Include, now: dat
 
 
 def _cell(column: Column, item: JsonObject, now: datetime) -> object:
-    value = dig(item, *column.path.split(".")[1:]) if column.cell is None else column.cell(item)
+    value = first_at(column.path, item) if column.cell is None else column.cell(item)
     match column.type:
         case "date":
             return ages.age(value, now) if value is not None or column is AGE else None
