@@ -3,8 +3,9 @@
 Decoding keeps fields that this version does not know, and encoding writes them back: a program of an older version must
 not remove what a newer one has written. A known field with a value that is not understood is an error.
 
-A field that is added later enters the encoding only where it differs from its default (`_LATER_SETTINGS`). So a new
-version changes neither the revision of settings that do not use the field, nor what agents of the former version read.
+A field that is added later enters the encoding only where it differs from its default (`_LATER_SETTINGS`, and those of
+`memory`). So a new version changes neither the revision of settings that do not use the field, nor what agents of the
+former version read.
 
 The agent uses this module instead of the pydantic models, which would cost every node some 20 MiB. A test compares the
 two descriptions.
@@ -13,10 +14,19 @@ two descriptions.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from operator import itemgetter
+from typing import Any, Final
 
-from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
+from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.fields import Fields, SettingsError, nothing
+from dracpu_api.memory_kinds import RESERVABLE
+from dracpu_api.quantity import format_binary
+
+__all__ = [
+    "REMOVAL_SECONDS", "SETTLE_SECONDS", "Allocation", "CpuNodeSpec", "GroupBy", "MemorySettings", "Mode",
+    "OutstandingClaim", "ReservedMemory", "Settings", "SettingsError", "Strategy", "changed_fields", "decode_settings",
+    "decode_spec", "encode_settings", "encode_spec",
+]  # fmt: skip
 
 SETTLE_SECONDS: Final = 10  # the default of rollout.settleSeconds
 REMOVAL_SECONDS: Final = 60  # rollout.removalSeconds when it is absent
@@ -24,16 +34,7 @@ REMOVAL_SECONDS: Final = 60  # rollout.removalSeconds when it is absent
 # Later fields: the name in the object, and the attribute. Values are booleans, numbers and texts.
 _LATER_SETTINGS: Final[Mapping[str, str]] = {}
 _LATER_ALLOCATION: Final[Mapping[str, str]] = {}
-
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
-def _nothing() -> Mapping[str, Any]:
-    return _NOTHING
-
-
-class SettingsError(ValueError):
-    """A spec that cannot be decoded; the message names the field."""
+_LATER_MEMORY: Final[Mapping[str, str]] = {"enabled": "enabled", "cpulessNodes": "cpuless_nodes"}
 
 
 class Mode(StrEnum):
@@ -69,6 +70,24 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservedMemory:
+    """What is never offered on one NUMA node."""
+
+    numa_node: int
+    amounts: tuple[tuple[str, int], ...]  # kind of memory ("memory", "hugepages_2Mi") -> bytes, sorted by kind
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """Whether and how a node offers its memory and hugepages."""
+
+    enabled: bool = False
+    hugepages: tuple[int, ...] | None = None  # page sizes to offer, ascending; None: all that have pages; (): none
+    reserved: tuple[ReservedMemory, ...] = ()  # ascending by NUMA node
+    cpuless_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The spec of a CpuDriverConfig without selector, priority and rollout, which only the operator uses."""
 
@@ -78,14 +97,18 @@ class Settings:
     allocation: Allocation = field(default_factory=Allocation)
     expose_pcie_roots: bool = False
     node_allocatable: bool = False
-    unknown: Mapping[str, Any] = field(default_factory=_nothing, hash=False)  # by field; those of allocation as well
+    memory: MemorySettings = MemorySettings()
+    unknown: Mapping[str, Any] = field(default_factory=nothing, hash=False)  # by field; nested ones as well
 
     @property
     def ignored(self) -> tuple[str, ...]:
         """The paths of the settings that this version does not know, such as `settings.allocation.turbo`."""
-        nested = self.unknown.get("allocation") or {}
-        paths = [f"settings.{name}" for name in self.unknown if name != "allocation"]
-        return tuple(sorted([*paths, *(f"settings.allocation.{name}" for name in nested)]))
+        others = dict(self.unknown)
+        allocation, memory = others.pop("allocation", {}), dict(others.pop("memory", {}))
+        entries = memory.pop("reserved", ())
+        objects = [("settings", others), ("settings.allocation", allocation), ("settings.memory", memory)]
+        objects += [("settings.memory.reserved", entry) for entry in entries]
+        return tuple(sorted({f"{path}.{name}" for path, unknown in objects for name in unknown}))
 
     @property
     def representation(self) -> tuple[Mode, GroupBy | None]:
@@ -102,7 +125,7 @@ class OutstandingClaim:
     namespace: str
     name: str
     devices: tuple[tuple[str, int], ...]  # a device's name, and how many of its CPUs; 1 for an individual device
-    unknown: Mapping[str, Any] = field(default_factory=_nothing, compare=False)
+    unknown: Mapping[str, Any] = field(default_factory=nothing, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +138,12 @@ class CpuNodeSpec:
     revision: str
     outstanding: tuple[OutstandingClaim, ...] = ()
     settle_seconds: int = SETTLE_SECONDS
-    unknown: Mapping[str, Any] = field(default_factory=_nothing, hash=False)  # but for those of settings and claims
-
-
-_E = TypeVar("_E", bound=StrEnum)
+    unknown: Mapping[str, Any] = field(default_factory=nothing, hash=False)  # but for those of settings and claims
 
 
 def decode_spec(spec: object) -> CpuNodeSpec:
     """Reads `CpuNode.spec`."""
-    reader = _Fields(spec, "spec")
+    reader = Fields(spec, "spec")
     config = reader.nested("config")
     return CpuNodeSpec(
         config_name=config.text("name"),
@@ -138,7 +158,7 @@ def decode_spec(spec: object) -> CpuNodeSpec:
 
 def decode_settings(settings: object) -> Settings:
     """Reads settings, which the operator resolves from a config."""
-    return _decode_settings(_Fields(settings, "settings"))
+    return _decode_settings(Fields(settings, "settings"))
 
 
 def encode_spec(spec: CpuNodeSpec) -> dict[str, Any]:
@@ -155,7 +175,7 @@ def encode_spec(spec: CpuNodeSpec) -> dict[str, Any]:
 
 def encode_settings(settings: Settings) -> dict[str, Any]:
     """The inverse of `decode_settings`."""
-    allocation = settings.allocation
+    allocation, memory = settings.allocation, _encode_memory(settings.memory)
     known = {
         "mode": settings.mode.value,
         "groupBy": settings.group_by.value,
@@ -169,11 +189,12 @@ def encode_settings(settings: Settings) -> dict[str, Any]:
         "exposePCIeRoots": settings.expose_pcie_roots,
         "nodeAllocatable": settings.node_allocatable,
         **changed_fields(settings, _LATER_SETTINGS),
+        **({"memory": memory} if memory else {}),
     }
     return _merged(known, settings.unknown)
 
 
-def changed_fields(record: Settings | Allocation, names: Mapping[str, str]) -> dict[str, Any]:
+def changed_fields(record: Settings | Allocation | MemorySettings, names: Mapping[str, str]) -> dict[str, Any]:
     """The values of those attributes that differ from their defaults, by their names in the object."""
     defaults = {item.name: item.default for item in fields(record)}
     return {
@@ -181,8 +202,9 @@ def changed_fields(record: Settings | Allocation, names: Mapping[str, str]) -> d
     }
 
 
-def _decode_settings(reader: "_Fields") -> Settings:
-    allocation = reader.nested("allocation", optional=True)
+def _decode_settings(reader: Fields) -> Settings:
+    allocation, memory = reader.nested("allocation", optional=True), reader.nested("memory", optional=True)
+    reserved = _in_order(memory)
     return Settings(
         mode=reader.choice("mode", Mode, Mode.GROUPED),
         group_by=reader.choice("groupBy", GroupBy, GroupBy.NUMA_NODE),
@@ -194,11 +216,46 @@ def _decode_settings(reader: "_Fields") -> Settings:
         ),
         expose_pcie_roots=reader.flag("exposePCIeRoots", default=False),
         node_allocatable=reader.flag("nodeAllocatable", default=False),
-        unknown=reader.unknown(allocation=allocation.unknown()),
+        memory=MemorySettings(
+            enabled=memory.flag("enabled", default=False),
+            hugepages=memory.page_sizes("hugepages"),
+            reserved=tuple(_decode_reserved(numa_node, entry) for numa_node, entry in reserved),
+            cpuless_nodes=memory.flag("cpulessNodes", default=False),
+        ),
+        unknown=reader.unknown(
+            allocation=allocation.unknown(),
+            memory=memory.unknown(reserved=_unknown_of_each(entry for _, entry in reserved)),
+        ),
     )
 
 
-def _decode_outstanding(item: "_Fields") -> OutstandingClaim:
+def _in_order(memory: Fields) -> list[tuple[int, Fields]]:
+    """The entries about reserved memory, ascending by NUMA node."""
+    entries = [(entry.integer("numaNode"), entry) for entry in memory.items("reserved")]
+    numa_nodes = [numa_node for numa_node, _ in entries]
+    if any(numa_node < 0 for numa_node in numa_nodes) or len(set(numa_nodes)) < len(numa_nodes):
+        raise memory.wrong("reserved", "a list that names each NUMA node once, by its number", numa_nodes)
+    return sorted(entries, key=itemgetter(0))
+
+
+def _decode_reserved(numa_node: int, entry: Fields) -> ReservedMemory:
+    amounts = ((kind, entry.amount(kind)) for kind in sorted(RESERVABLE))
+    return ReservedMemory(numa_node, tuple((kind, amount) for kind, amount in amounts if amount is not None))
+
+
+def _encode_memory(memory: MemorySettings) -> dict[str, Any]:
+    encoded = changed_fields(memory, _LATER_MEMORY)
+    if memory.hugepages is not None:
+        encoded["hugepages"] = [format_binary(size) for size in memory.hugepages]
+    if memory.reserved:
+        encoded["reserved"] = [
+            {"numaNode": entry.numa_node, **{kind: format_binary(amount) for kind, amount in entry.amounts}}
+            for entry in memory.reserved
+        ]
+    return encoded
+
+
+def _decode_outstanding(item: Fields) -> OutstandingClaim:
     readers = item.items("devices")
     return OutstandingClaim(
         uid=item.text("uid"),
@@ -216,7 +273,7 @@ def _encode_outstanding(claim: OutstandingClaim) -> dict[str, Any]:
     )
 
 
-def _unknown_of_each(readers: Iterable["_Fields"]) -> list[Mapping[str, Any]]:
+def _unknown_of_each(readers: Iterable[Fields]) -> list[Mapping[str, Any]]:
     found = [reader.unknown() for reader in readers]
     return found if any(found) else []
 
@@ -233,75 +290,3 @@ def _merged(known: dict[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]
         else:
             known[name] = value
     return known
-
-
-class _Fields:
-    """The fields of a JSON object that have not been read yet. Those that are left at the end are unknown."""
-
-    def __init__(self, value: object, path: str) -> None:
-        if not isinstance(value, Mapping):
-            raise SettingsError(f"{path} must be an object, got {_kind(value)}")
-        self._left = dict(value)
-        self._path = path
-
-    def nested(self, name: str, *, optional: bool = False) -> "_Fields":
-        value = self._left.pop(name, None)
-        return _Fields({} if value is None and optional else value, f"{self._path}.{name}")
-
-    def items(self, name: str) -> list["_Fields"]:
-        value = self._left.pop(name, None)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise self._wrong(name, "a list", value)
-        return [_Fields(item, f"{self._path}.{name}[{index}]") for index, item in enumerate(value)]
-
-    def text(self, name: str) -> str:
-        value = self._left.pop(name, None)
-        if not isinstance(value, str) or not value:
-            raise self._wrong(name, "a non-empty text", value)
-        return value
-
-    def integer(self, name: str, *, default: int | None = None) -> int:
-        value = self._left.pop(name, default)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self._wrong(name, "a whole number", value)
-        return value
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self._left.pop(name, None)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self._wrong(name, "true or false", value)
-        return value
-
-    def choice(self, name: str, choices: type[_E], default: _E) -> _E:
-        value = self._left.pop(name, None)
-        if value is None:
-            return default
-        if not isinstance(value, str) or value not in set(choices):
-            raise self._wrong(name, f"one of {', '.join(choices)}", value)
-        return choices(value)
-
-    def cpuset(self, name: str) -> CpuSet:
-        value = self._left.pop(name, None)
-        if value is None:
-            return EMPTY
-        if not isinstance(value, str):
-            raise self._wrong(name, 'a cpuset like "0-3,8"', value)
-        try:
-            return CpuSet.parse(value)
-        except CpuSetError as error:
-            raise SettingsError(f"{self._path}.{name}: {error}") from error
-
-    def unknown(self, **nested: Mapping[str, Any] | list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The fields that are left, and what is unknown inside of those that were read."""
-        return {**self._left, **{name: value for name, value in nested.items() if value}} or _NOTHING
-
-    def _wrong(self, name: str, expected: str, value: object) -> SettingsError:
-        return SettingsError(f"{self._path}.{name} must be {expected}, got {_kind(value)}")
-
-
-def _kind(value: object) -> str:
-    return "nothing" if value is None else f"{value!r}"

@@ -66,7 +66,7 @@ def test_a_config_is_shown_with_its_columns(cluster: Cluster, config: str) -> No
     assert header.split() == ["NAME", "MODE", "GROUPBY", "RESERVED", "NODES", "APPLIED", "FAILED", "AVAILABLE", "AGE"]
     assert row.split()[:4] == [config, "grouped", "socket", "0-1"]
     wide = cluster.kubectl.run("get", "cpucfg", config, "-o", "wide").splitlines()[0]
-    assert wide.split()[-2:] == ["STRATEGY", "PRIORITY"]
+    assert wide.split()[-4:] == ["STRATEGY", "PRIORITY", "MEMORY", "PROMISED"]
 
 
 def test_the_nodes_cpu_node_is_shown_with_its_columns(cluster: Cluster) -> None:

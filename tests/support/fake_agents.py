@@ -1,6 +1,6 @@
 """Agents for tests of the operator: they write a CpuNode's status when its spec changes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from fake_api import FakeApi, JsonObject
@@ -56,6 +56,7 @@ class FakeAgents:
         appliedRevision: str | None,  # noqa: N803
         why: str = "",
         troubles: Mapping[str, str] | None = None,
+        memory: Sequence[JsonObject] = (),
     ) -> JsonObject:
         applied = {
             "type": "ConfigApplied",
@@ -89,4 +90,5 @@ class FakeAgents:
                 ),
             ],
         }
-        return status | ({"appliedRevision": appliedRevision} if appliedRevision else {})
+        optional = {"appliedRevision": appliedRevision, "memory": memory}
+        return status | {name: value for name, value in optional.items() if value}

@@ -3,9 +3,47 @@
 from hypothesis import strategies as st
 
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, OutstandingClaim, Settings, Strategy
+from dracpu_api.memory_kinds import ORDINARY, PAGE_SIZES, RESERVABLE, hugepages
+from dracpu_api.settings import (
+    Allocation,
+    CpuNodeSpec,
+    GroupBy,
+    MemorySettings,
+    Mode,
+    OutstandingClaim,
+    ReservedMemory,
+    Settings,
+    Strategy,
+)
 
 _names = st.text(alphabet="abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=63)
+
+
+def _amounts(kind: str) -> st.SearchStrategy[int]:
+    """Amounts that can be reserved: bytes of ordinary memory, or whole pages."""
+    if kind == ORDINARY:
+        return st.integers(1, 10**15 - 1)
+    (size,) = (size for size in PAGE_SIZES if hugepages(size) == kind)
+    return st.integers(1, 10_000).map(lambda pages: pages * size)
+
+
+_reserved = st.builds(
+    ReservedMemory,
+    numa_node=st.integers(0, 1023),
+    amounts=st.sets(st.sampled_from(sorted(RESERVABLE)), min_size=1).flatmap(
+        lambda kinds: st.tuples(*(st.tuples(st.just(kind), _amounts(kind)) for kind in sorted(kinds)))
+    ),
+)
+
+memory = st.builds(
+    MemorySettings,
+    enabled=st.booleans(),
+    hugepages=st.none() | st.sets(st.sampled_from(PAGE_SIZES)).map(lambda sizes: tuple(sorted(sizes))),
+    reserved=st.lists(_reserved, max_size=3, unique_by=lambda entry: entry.numa_node).map(
+        lambda entries: tuple(sorted(entries, key=lambda entry: entry.numa_node))
+    ),
+    cpuless_nodes=st.booleans(),
+)
 
 settings = st.builds(
     Settings,
@@ -17,6 +55,7 @@ settings = st.builds(
     ),
     expose_pcie_roots=st.booleans(),
     node_allocatable=st.booleans(),
+    memory=memory,
 )
 
 specs = st.builds(

@@ -12,7 +12,9 @@ from dracpu_api.settings import (
     Allocation,
     CpuNodeSpec,
     GroupBy,
+    MemorySettings,
     Mode,
+    ReservedMemory,
     Settings,
     SettingsError,
     changed_fields,
@@ -45,6 +47,91 @@ def test_missing_fields_have_their_defaults() -> None:
 
 def test_reserved_cpus_are_read_as_a_set() -> None:
     assert decode_spec(a_spec(settings={"reservedCPUs": "0-1,4"})).settings.reserved_cpus == CpuSet([0, 1, 4])
+
+
+MIB, GIB = 1024**2, 1024**3
+
+
+def test_memory_is_read_in_bytes_and_in_order() -> None:
+    entries = [
+        {"numaNode": 2, "memory": "1.5Gi"},
+        {"numaNode": 0, "memory": "1Gi", "hugepages_2Mi": "64Mi", "hugepages_1Gi": "2Gi"},
+    ]
+    written = {"enabled": True, "hugepages": ["1Gi", "2Mi"], "reserved": entries, "cpulessNodes": True}
+    assert decode_settings({"memory": written}).memory == MemorySettings(
+        enabled=True,
+        hugepages=(2 * MIB, GIB),
+        reserved=(
+            ReservedMemory(0, (("hugepages_1Gi", 2 * GIB), ("hugepages_2Mi", 64 * MIB), ("memory", GIB))),
+            ReservedMemory(2, (("memory", GIB + GIB // 2),)),
+        ),
+        cpuless_nodes=True,
+    )
+
+
+def test_an_empty_list_of_hugepages_is_not_the_same_as_none() -> None:
+    assert decode_settings({"memory": {"hugepages": []}}).memory.hugepages == ()
+    assert decode_settings({"memory": {}}).memory.hugepages is None
+
+
+# as operators wrote settings before there was memory
+WITHOUT_MEMORY: dict[str, Any] = {
+    "mode": "grouped",
+    "groupBy": "numanode",
+    "reservedCPUs": "",
+    "allocation": {"strategy": "packed", "fullCores": False, "preferUncoreCache": True},
+    "exposePCIeRoots": False,
+    "nodeAllocatable": False,
+}
+
+
+@pytest.mark.parametrize(
+    "memory", [None, {}, {"enabled": False}, {"enabled": False, "reserved": [], "cpulessNodes": False}]
+)
+def test_settings_without_memory_are_written_as_before_there_was_memory(memory: dict[str, Any] | None) -> None:
+    read = decode_settings({} if memory is None else {"memory": memory})
+    assert encode_settings(read) == WITHOUT_MEMORY
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        {"enabled": True},
+        {"hugepages": []},
+        {"hugepages": ["2Mi", "1Gi"]},
+        {"reserved": [{"numaNode": 1, "memory": "1Gi"}]},
+        {"cpulessNodes": True},
+    ],
+)
+def test_a_field_of_memory_is_written_only_where_it_differs_from_its_default(memory: dict[str, Any]) -> None:
+    assert encode_settings(decode_settings({"memory": memory})) == WITHOUT_MEMORY | {"memory": memory}
+
+
+def newer_memory() -> dict[str, Any]:
+    """The second entry reserves only a kind that this version does not know."""
+    reserved = [{"numaNode": 0, "memory": "1Gi", "new": 1}, {"numaNode": 1, "far": "2Gi", "new": 2}]
+    return {"enabled": True, "reserved": reserved, "publish": "WithCPUs"}
+
+
+@pytest.mark.parametrize("memory", [newer_memory(), {"publish": "WithCPUs"}], ids=["among others", "alone"])
+def test_unknown_fields_of_memory_are_kept(memory: dict[str, Any]) -> None:
+    assert encode_settings(decode_settings({"memory": memory})) == WITHOUT_MEMORY | {"memory": memory}
+
+
+def test_unknown_fields_of_reserved_memory_stay_with_their_numa_node_in_any_order() -> None:
+    first, second = newer_memory()["reserved"]
+    assert encode_settings(decode_settings({"memory": {"reserved": [second, first]}})) == encode_settings(
+        decode_settings({"memory": {"reserved": [first, second]}})
+    )
+
+
+def test_unknown_fields_of_memory_are_listed_by_their_paths() -> None:
+    assert decode_settings({"memory": newer_memory(), "turbo": 1}).ignored == (
+        "settings.memory.publish",
+        "settings.memory.reserved.far",
+        "settings.memory.reserved.new",
+        "settings.turbo",
+    )
 
 
 def newer_spec() -> dict[str, Any]:
@@ -106,6 +193,11 @@ def test_an_unknown_field_becomes_a_later_one_without_a_change_of_the_encoding(m
     assert encode_settings(NextSettings(allocation=NextAllocation())) == default
 
 
+def reserving(*entries: dict[str, Any]) -> dict[str, Any]:
+    """A spec that reserves these amounts, all on one NUMA node."""
+    return a_spec(settings={"memory": {"reserved": [{"numaNode": 0, **entry} for entry in entries]}})
+
+
 def test_group_by_distinguishes_representations_in_grouped_mode_only() -> None:
     by_socket, by_machine = GroupBy.SOCKET, GroupBy.MACHINE
     assert Settings(group_by=by_socket).representation != Settings(group_by=by_machine).representation
@@ -129,6 +221,26 @@ def test_group_by_distinguishes_representations_in_grouped_mode_only() -> None:
         (a_spec(settings={"reservedCPUs": 3}), 'spec.settings.reservedCPUs must be a cpuset like "0-3,8", got 3'),
         (a_spec(settings={"allocation": []}), "spec.settings.allocation must be an object"),
         (a_spec(settings={"allocation": {"fullCores": 1}}), "spec.settings.allocation.fullCores must be true or false"),
+        (a_spec(settings={"memory": True}), "spec.settings.memory must be an object, got True"),
+        (a_spec(settings={"memory": {"enabled": "yes"}}), "spec.settings.memory.enabled must be true or false"),
+        (a_spec(settings={"memory": {"hugepages": "2Mi"}}), "spec.settings.memory.hugepages must be a list of sizes"),
+        (a_spec(settings={"memory": {"hugepages": [2]}}), "powers of two from 16Ki to 16Gi, got [2]"),
+        (a_spec(settings={"memory": {"hugepages": ["2Mi", "3Mi"]}}), "powers of two from 16Ki to 16Gi, got ['2Mi',"),
+        (a_spec(settings={"memory": {"hugepages": [[]]}}), "powers of two from 16Ki to 16Gi, got [[]]"),
+        (a_spec(settings={"memory": {"reserved": {}}}), "spec.settings.memory.reserved must be a list, got {}"),
+        (
+            a_spec(settings={"memory": {"reserved": [{"memory": "1Gi"}]}}),
+            "spec.settings.memory.reserved[0].numaNode must be a whole number, got nothing",
+        ),
+        (reserving({"memory": "1Gi"}, {"memory": "1Gi"}), "must be a list that names each NUMA node once"),
+        (a_spec(settings={"memory": {"reserved": [{"numaNode": -1}]}}), "spec.settings.memory.reserved must be"),
+        (reserving({"memory": 5}), "spec.settings.memory.reserved[0].memory must be an amount of memory"),
+        (reserving({"memory": "much"}), "like \"512Mi\", a whole number of bytes above 0, got 'much'"),
+        (reserving({"memory": "0"}), "spec.settings.memory.reserved[0].memory must be an amount of memory"),
+        (reserving({"memory": "-1Gi"}), "spec.settings.memory.reserved[0].memory must be an amount of memory"),
+        (reserving({"memory": "0.3Ki"}), "spec.settings.memory.reserved[0].memory must be an amount of memory"),
+        (reserving({"memory": "9Ei"}), "spec.settings.memory.reserved[0].memory must be an amount of memory"),
+        (reserving({"hugepages_2Mi": "2MB"}), "spec.settings.memory.reserved[0].hugepages_2Mi must be an amount"),
         (a_spec(outstanding={}), "spec.outstanding must be a list"),
         (a_spec(outstanding=[{}]), "spec.outstanding[0].uid must be a non-empty text"),
         (

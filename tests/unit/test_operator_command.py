@@ -48,6 +48,23 @@ def test_each_problem_is_a_line_that_names_the_object_and_the_field(monkeypatch,
     assert "kind must be CpuDriverConfig or CpuNode" in lines[3]
 
 
+def test_wrong_settings_of_memory_are_reported_by_field(monkeypatch, capsys, tmp_path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(
+        "kind: CpuDriverConfig\nmetadata: {name: a}\nspec:\n  memory:\n    enable: true\n    hugepages: [2M]\n"
+        "    reserved: [{numaNode: 0, memory: 1.5Gi}, {numaNode: 1}, {numaNode: 2, hugepages_2Mi: 3Mi}]\n"
+    )
+    assert call(monkeypatch, "validate", str(file)) == 1
+    lines = [line.removeprefix(f"{file}: CpuDriverConfig a: ") for line in capsys.readouterr().out.splitlines()]
+    assert {line.partition(": ")[0]: line.partition(": ")[2].partition(":")[0] for line in lines} == {
+        "spec.memory.enable": "unknown field",
+        "spec.memory.hugepages[0]": "not a size of hugepages",
+        "spec.memory.reserved[0].memory": "not an amount of memory",
+        "spec.memory.reserved[1]": "the entry reserves nothing",
+        "spec.memory.reserved[2].hugepages_2Mi": "not whole pages",
+    }
+
+
 def test_a_file_without_objects_is_an_error(monkeypatch, capsys, tmp_path) -> None:
     file = tmp_path / "empty.yaml"
     file.write_text("---\n")

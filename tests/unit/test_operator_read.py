@@ -1,15 +1,19 @@
 """Objects of the API server become records."""
 
+import json
 from typing import Any
 
 import pytest
 from fleets import config
 from hypothesis import given
+from hypothesis import strategies as st
 from node_specs import settings as any_settings
 
 from dracpu_api.conditions import Phase
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.settings import Mode, Settings, encode_spec
+from dracpu_api.memory_kinds import LIMIT
+from dracpu_api.settings import Mode, Settings, encode_settings, encode_spec
+from dracpu_operator.decide.records import MemoryBytes
 from dracpu_operator.known.read import read_config, read_cpu_node, read_node, revision_of
 
 TIME = "2026-01-01T00:00:00Z"
@@ -35,6 +39,11 @@ def test_the_revision_depends_on_the_settings_alone() -> None:
 
     assert revision(reservedCPUs="0,1") == revision(reservedCPUs="0-1", priority=3, rollout={"paused": True})
     assert revision(reservedCPUs="0-1") != revision(reservedCPUs="0-2")
+    written = [{"numaNode": 1, "memory": "1024Mi"}, {"numaNode": 0, "memory": "2Gi", "hugepages_2Mi": "65536Ki"}]
+    tidy = [{"numaNode": 0, "memory": "2Gi", "hugepages_2Mi": "64Mi"}, {"numaNode": 1, "memory": "1Gi"}]
+    assert revision(memory={"reserved": written}) == revision(memory={"reserved": tidy})
+    assert revision(memory={"hugepages": ["1Gi", "2Mi"]}) == revision(memory={"hugepages": ["2Mi", "1Gi"]})
+    assert revision(memory={"enabled": True}) != revision() != revision(memory={"hugepages": []})
 
 
 @given(any_settings, any_settings)
@@ -91,6 +100,46 @@ def test_an_unknown_object_has_the_fields_that_somebody_has_written() -> None:
     assert unknown_of([managed({"f:power": {}})], power={"limit": 1}) == {"power": {"limit": 1}}
 
 
+def test_unknown_fields_of_memory_are_copied_where_somebody_has_written_them() -> None:
+    """This version knows some fields of memory, so that an unknown one has a writer of its own."""
+    of_user = managed({"f:memory": {".": {}, "f:enabled": {}, "f:reserved": {}, "f:zones": {}}})
+    reserved = [{"numaNode": 0, "memory": "1Gi", "far": "2Gi"}]
+    memory = {"enabled": True, "reserved": reserved, "zones": 1, "boost": 2}
+    assert unknown_of([of_user], memory=memory) == {"memory": {"reserved": [{"far": "2Gi"}], "zones": 1}}
+    assert unknown_of([managed({"f:memory": {"f:enabled": {}}})], memory=memory) == {}
+
+
+def test_an_unknown_object_that_was_written_as_a_whole_is_copied_with_all_that_is_in_it() -> None:
+    power = {"memory": {"limit": 1}, "allocation": {"limit": 2}}
+    of_user = managed({"f:power": {"f:memory": {}, "f:allocation": {}}})
+    assert unknown_of([of_user], power=power) == {"power": power}
+
+
+def test_a_config_that_reserves_only_kinds_of_a_newer_version_is_valid_and_they_are_copied() -> None:
+    reserved = [{"numaNode": 0, "far": "2Gi"}, {"numaNode": 1, "memory": "1Gi"}]
+    read = config(memory={"reserved": reserved})
+    assert read.problems == ()
+    assert read.wanted is not None
+    assert encode_settings(read.wanted.settings)["memory"] == {"reserved": reserved}
+
+
+@pytest.mark.parametrize(
+    ("memory", "field"),
+    [
+        ({"hugepages": ["2M"]}, "spec.memory.hugepages[0]: not a size of hugepages"),
+        ({"reserved": [{"numaNode": 0, "memory": "much"}]}, "spec.memory.reserved[0].memory: not an amount"),
+        ({"reserved": [{"numaNode": 0, "hugepages_2Mi": "3Mi"}]}, "spec.memory.reserved[0].hugepages_2Mi: not whole"),
+        ({"reserved": ["1Gi"]}, "spec.memory.reserved[0]: "),
+        ({"reserved": {"numaNode": 0}}, "spec.memory.reserved: "),
+        (True, "spec.memory: "),
+    ],
+)
+def test_wrong_settings_of_memory_are_problems_that_name_the_field(memory: Any, field: str) -> None:
+    read = config(memory=memory)
+    assert read.wanted is None
+    assert any(problem.startswith(field) for problem in read.problems), read.problems
+
+
 def test_a_write_of_the_status_does_not_make_anybody_the_writer_of_a_setting() -> None:
     entry = managed({"f:turbo": {}}, subresource="status")
     assert unknown_of([entry], turbo=False) == {}
@@ -102,6 +151,8 @@ def test_unknown_settings_count_where_it_is_not_recorded_who_wrote_them() -> Non
 
 RECORDED_REVISIONS = [
     ({}, "ea047818bc560e38"),
+    ({"memory": {}}, "ea047818bc560e38"),  # as without memory
+    ({"memory": {"enabled": False, "reserved": [], "cpulessNodes": False}}, "ea047818bc560e38"),
     ({"mode": "individual"}, "c9cfb3b305a1013f"),
     ({"groupBy": "socket"}, "a36ece196699b674"),
     ({"groupBy": "machine", "reservedCPUs": "0-1,64"}, "cba7ba14dc9557eb"),
@@ -204,6 +255,79 @@ def test_cpus_are_counted_once_and_are_available_only_when_settings_are_applied(
     read = read_cpu_node({"metadata": METADATA, "status": {**status, "appliedRevision": "r"}}).cpus
     assert (read.total, read.reserved, read.exclusive, read.available) == (8, 4, 3, 3)
     assert read_cpu_node({"metadata": METADATA, "status": status}).cpus.available == 0
+
+
+GIB = 1024**3
+
+
+def memory_of(memory: Any, **status: Any) -> tuple[MemoryBytes, ...]:
+    raw = {"metadata": METADATA, "status": {"phase": "Ready", "appliedRevision": "r", "memory": memory, **status}}
+    return read_cpu_node(raw).memory
+
+
+def test_memory_is_summed_over_the_numa_nodes_by_kind() -> None:
+    places = [
+        {"numaNode": 0, "kind": "memory", "total": "4Gi", "reserved": "1Gi", "promised": "1Gi", "used": "5Mi"},
+        {"numaNode": 1, "kind": "memory", "total": "4Gi", "reserved": "1073741824", "promised": "0"},
+        {"numaNode": 1, "kind": "hugepages_1Gi", "total": "2Gi", "reserved": "0", "promised": "2Gi", "used": "1Gi"},
+    ]
+    assert memory_of(places) == (
+        MemoryBytes("memory", total=8 * GIB, reserved=2 * GIB, promised=GIB, available=5 * GIB),
+        MemoryBytes("hugepages_1Gi", total=2 * GIB, reserved=0, promised=2 * GIB, available=0),
+    )
+
+
+def test_memory_is_available_only_when_settings_are_applied_and_never_below_zero() -> None:
+    place = {"numaNode": 0, "kind": "memory", "total": "4Gi", "reserved": "1Gi", "promised": "1Gi"}
+    assert memory_of([place], appliedRevision=None)[0].available == 0
+    lost = place | {"numaNode": 1, "promised": "9Gi"}
+    assert memory_of([place, lost])[0].available == 2 * GIB
+
+
+@pytest.mark.parametrize("memory", [None, [], {}, "12Gi", 7, [None, 7, "memory", [], {}]])
+def test_a_node_without_memory_that_can_be_understood_has_none(memory: Any) -> None:
+    assert memory_of(memory) == ()
+
+
+def test_kinds_of_a_newer_agent_are_left_out() -> None:
+    kinds = ["far", "hugepages_3Mi", 7, None, ["memory"]]
+    places = [{"numaNode": 0, "kind": kind, "total": "4Gi", "reserved": "0", "promised": "0"} for kind in kinds]
+    assert memory_of([*places, {"numaNode": 0, "kind": "memory", "total": "1Gi"}]) == (
+        MemoryBytes("memory", total=GIB, reserved=0, promised=0, available=GIB),
+    )
+
+
+@pytest.mark.parametrize("amount", [None, 7, -1, "", "much", "-4Gi", "0", "1e-9", "0.5", "9" * 100, ["4Gi"], {}])
+def test_an_amount_that_is_none_counts_as_nothing(amount: Any) -> None:
+    assert memory_of([{"kind": "memory", "total": amount}]) == (MemoryBytes("memory", 0, 0, 0, 0),)
+
+
+@pytest.mark.parametrize("amount", ["999999999999999999Ei", "1e99", "1025Ti"])
+def test_amounts_of_an_agent_are_limited(amount: str) -> None:
+    assert memory_of([{"kind": "memory", "total": amount}])[0].total == LIMIT
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "kind": st.sampled_from(["memory", "hugepages_2Mi", "far"]) | st.text(max_size=3) | st.none(),
+                **dict.fromkeys(("total", "reserved", "promised", "used"), st.text(max_size=9) | st.integers()),
+            },
+        )
+    )
+)
+def test_whatever_an_agent_reports_amounts_are_neither_negative_nor_more_than_there_is(memory: Any) -> None:
+    for found in memory_of(memory):
+        assert min(found[1:]) >= 0
+        assert found.available <= found.total
+
+
+def test_nodes_share_the_names_of_kinds() -> None:
+    """15,000 nodes have a few of them each, and every decoded object has texts of its own."""
+    first, second = (memory_of(json.loads('[{"kind": "memory", "total": "1Gi"}]')) for _ in range(2))
+    assert first[0].kind is second[0].kind
 
 
 def test_a_phase_of_a_newer_agent_counts_as_pending() -> None:

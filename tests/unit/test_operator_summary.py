@@ -10,7 +10,7 @@ from fleets import config, cpu_node, node
 from dracpu_api.objects.models import CpuDriverConfigStatus
 from dracpu_operator.decide.agents import UNKNOWN, Agents
 from dracpu_operator.decide.progress import Moment, Progress, progress_of
-from dracpu_operator.decide.records import Agent, CpuNode
+from dracpu_operator.decide.records import Agent, CpuNode, MemoryBytes
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
 from dracpu_operator.decide.summary import status_of
@@ -88,6 +88,38 @@ def test_the_status_when_all_nodes_have_applied_the_settings() -> None:
         "Degraded": ("False", "NoFailures"),
         "Conflicted": ("False", "NoConflict"),
     }
+
+
+GIB = 1024**3
+
+
+def test_memory_is_summed_exactly_by_kind_with_ordinary_memory_first() -> None:
+    pages = MemoryBytes("hugepages_2Mi", total=GIB, reserved=0, promised=GIB // 4, available=3 * GIB // 4)
+    memory = MemoryBytes("memory", total=12 * GIB + 1024, reserved=GIB, promised=2 * GIB, available=9 * GIB + 1024)
+    written = status(
+        replace(done("n1"), memory=(pages, memory)), replace(done("n2"), memory=(memory,)), done("n3"), nodes=4
+    )
+    assert written["memory"] == [
+        {"kind": "memory", "total": "25165826Ki", "reserved": "2Gi", "promised": "4Gi", "available": "18874370Ki"},
+        {"kind": "hugepages_2Mi", "total": "1Gi", "reserved": "0", "promised": "256Mi", "available": "768Mi"},
+    ]
+    CpuDriverConfigStatus.model_validate(written, by_alias=True, by_name=False)
+
+
+def test_memory_is_absent_while_no_node_reports_any() -> None:
+    assert "memory" not in status(done("n1"), nodes=2)
+
+
+def test_a_change_of_memory_changes_the_status_and_is_not_urgent() -> None:
+    memory = MemoryBytes("memory", total=GIB, reserved=0, promised=0, available=GIB)
+    before = status(done("n1"))
+    offering = status(replace(done("n1"), memory=(memory,)), before=before)
+    assert not is_same(offering, before)
+    assert not is_urgent(offering, before)
+    assert not is_urgent(before, offering)
+    promised = status(replace(done("n1"), memory=(memory._replace(promised=1),)), before=offering)
+    assert not is_same(promised, offering)
+    assert not is_urgent(promised, offering)
 
 
 def test_nodes_are_counted_by_how_far_they_are() -> None:

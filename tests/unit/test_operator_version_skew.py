@@ -61,6 +61,18 @@ def test_settings_to_which_another_version_gave_another_revision_are_up_to_date(
     assert is_up_to_date(given({"reservedCPUs": "0", "turbo": 1}, generation=1), config(reservedCPUs="0", turbo=1))
 
 
+def test_memory_that_an_operator_without_it_has_copied_as_it_was_written_is_up_to_date() -> None:
+    memory = {"enabled": True, "hugepages": ["1Gi", "2Mi"], "reserved": [{"numaNode": 0, "memory": "1024Mi"}]}
+    assert is_up_to_date(given({"memory": memory}, generation=1), config(memory=memory))
+    assert is_up_to_date(given({"memory": {"enabled": False}}, generation=1), config())
+
+
+def test_memory_that_somebody_edits_in_a_cpu_node_is_corrected() -> None:
+    wanted = config(memory={"enabled": True})
+    assert wanted.wanted is not None
+    assert is_edited(given({"memory": {"enabled": False}}, revision=wanted.wanted.revision), wanted)
+
+
 def test_a_change_keeps_fields_of_the_spec_that_a_newer_operator_has_written() -> None:
     newer = given({"mode": "individual"})
     assert newer.spec is not None

@@ -43,6 +43,25 @@ async def test_a_config_becomes_a_cpu_node_for_each_linux_node_and_the_status_co
     assert world.condition("Progressing")["reason"] == "Complete"
 
 
+async def test_the_status_has_sums_of_memory_while_nodes_report_some(world: World) -> None:
+    def report(node: str, *memory: dict[str, object]) -> None:
+        world.agents.answer(node, phase="Ready", appliedRevision=world.revision(node), memory=memory)
+
+    world.nodes(2)
+    world.config(memory={"enabled": True, "reserved": [{"numaNode": 0, "memory": "1024Mi"}]})
+    async with world.operator():
+        await world.applied(2)
+        assert "memory" not in world.status()
+        assert world.having(memory={"enabled": True, "reserved": [{"numaNode": 0, "memory": "1Gi"}]}) == {"n0", "n1"}
+        for node in ("n0", "n1"):
+            report(node, {"numaNode": 0, "kind": "memory", "total": "12Gi", "reserved": "1Gi", "promised": "512Mi"})
+        sums = {"kind": "memory", "total": "24Gi", "reserved": "2Gi", "promised": "1Gi", "available": "21Gi"}
+        await world.until(lambda: world.status().get("memory") == [sums])
+        for node in ("n0", "n1"):
+            report(node)
+        await world.until(lambda: "memory" not in world.status())
+
+
 async def test_a_field_that_a_new_crd_adds_reaches_the_nodes_when_the_watch_from_before_has_ended(world: World) -> None:
     world.nodes(2)
     world.config()

@@ -14,8 +14,8 @@ from dracpu_api.resources import JsonObject
 
 OWN_FIELDS: Final = frozenset(
     {
-        "phase", "appliedRevision", "ignoredSettings", "agentVersion", "topology", "cpus", "claims", "claimsTotal",
-        "conditions", "runtime",
+        "phase", "appliedRevision", "ignoredSettings", "agentVersion", "topology", "cpus", "memory", "claims",
+        "claimsTotal", "conditions", "runtime",
     }
 )  # fmt: skip
 _URGENT_FIELDS: Final = ("phase", "appliedRevision", "ignoredSettings")

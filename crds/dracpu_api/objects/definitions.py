@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
+from dracpu_api.memory_kinds import ORDINARY
 from dracpu_api.names import API_GROUP, API_VERSION
 from dracpu_api.objects.models import CpuDriverConfig, CpuNode
 from dracpu_api.objects.schema import structural
@@ -87,6 +88,12 @@ _CONFIG_DEFAULTS: Final = frozenset(
     }
 )
 
+
+def _of_memory(name: str) -> str:
+    """A column shows one item of a list: that about ordinary memory."""
+    return f'.status.memory[?(@.kind=="{ORDINARY}")].{name}'
+
+
 AGE: Final = Column("Age", ".metadata.creationTimestamp", "", type="date")
 
 CUSTOM_RESOURCES: Final = (
@@ -116,6 +123,8 @@ CUSTOM_RESOURCES: Final = (
                 type="integer",
                 wide=True,
             ),
+            Column("Memory", _of_memory("total"), "Memory of its nodes, without hugepages", wide=True),
+            Column("Promised", _of_memory("promised"), "Memory that claims hold, without hugepages", wide=True),
         ),
         defaults=_CONFIG_DEFAULTS,
     ),
@@ -129,7 +138,7 @@ CUSTOM_RESOURCES: Final = (
             Column("CPUs", ".status.topology.counts.cpus", "CPUs that are online", type="integer"),
             Column("Reserved", ".status.cpus.reserved", "CPUs that are never offered"),
             Column("Exclusive", ".status.cpus.exclusive", "CPUs that claims hold"),
-            Column("Claims", ".status.claimsTotal", "Claims that hold CPUs", type="integer"),
+            Column("Claims", ".status.claimsTotal", "Claims that hold CPUs or memory", type="integer"),
             Column("Phase", ".status.phase", "Pending, Settling, Draining, Ready or Failed"),
             Column(
                 "Agent-Ready", ".status.agent.ready", "Whether the pod of the node's agent is ready", type="boolean"

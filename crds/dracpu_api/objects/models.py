@@ -11,6 +11,7 @@ from pydantic import Field, StrictBool, WithJsonSchema
 
 from dracpu_api.conditions import Phase
 from dracpu_api.objects import rules
+from dracpu_api.objects.memory import FleetMemories, NodeMemories
 from dracpu_api.objects.parts import (
     ApiVersion,
     Budget,
@@ -121,6 +122,8 @@ class CpuDriverConfigStatus(Object):
     """How many nodes follow this config and how far they are."""
     cpus: FleetCpus | None = None
     """The CPUs of these nodes."""
+    memory: FleetMemories | None = None
+    """The memory and hugepages of these nodes, by kind; absent while no node offers any."""
     conditions: Conditions = ()
     """Accepted, Progressing, Available, Degraded and Conflicted; each message says what to do."""
 
@@ -268,7 +271,7 @@ class NodeCpus(Object):
 
 
 class HeldClaim(Object):
-    """A claim that holds CPUs of this node."""
+    """A claim that holds CPUs or memory of this node."""
 
     namespace: str
     """The claim's namespace."""
@@ -277,7 +280,9 @@ class HeldClaim(Object):
     uid: str
     """The claim's UID."""
     cpus: str
-    """Its CPUs, in the kernel's list format."""
+    """Its CPUs, in the kernel's list format; empty for a claim without CPUs."""
+    memory: str | None = None
+    """Its memory, such as "1Gi of memory on NUMA node 0"; absent for a claim without memory."""
 
 
 class NodeAgent(Object):
@@ -317,12 +322,14 @@ class CpuNodeStatus(Object):
     """The topology of the machine, as the agent discovered it."""
     cpus: NodeCpus | None = None
     """The node's CPUs by use."""
+    memory: NodeMemories | None = None
+    """The node's memory and hugepages by use; absent while the node does not offer them."""
     claims: Annotated[
         tuple[HeldClaim, ...], Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "atomic"})
     ] = ()
-    """Claims that hold CPUs of this node, at most 256 of them."""
+    """Claims that hold CPUs or memory of this node, at most 256 of them."""
     claims_total: Count | None = None
-    """How many claims hold CPUs of this node."""
+    """How many claims hold CPUs or memory of this node."""
     conditions: Conditions = ()
     """ConfigApplied, KubeletRegistered, RuntimeConnected, SlicesPublished and StateHealthy; each message says what to
     do."""

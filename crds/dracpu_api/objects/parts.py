@@ -40,6 +40,8 @@ CpuSetText = Annotated[
     rules.CPUSET_NOTATION,
     rules.CPUSET_ASCENDING,
 ]
+Amount = Annotated[str, Field(max_length=32, json_schema_extra={"pattern": rules.AMOUNT_PATTERN}), rules.AMOUNT]
+PageSize = Annotated[str, Field(max_length=32, json_schema_extra={"pattern": rules.PAGE_SIZE_PATTERN}), rules.PAGE_SIZE]
 LabelKey = Annotated[
     str, Field(max_length=317, json_schema_extra={"pattern": rules.LABEL_KEY_PATTERN}), rules.LABEL_KEY
 ]
@@ -87,6 +89,61 @@ class Allocation(Object):
     """true keeps a claim inside one L3 cache group where that is possible."""
 
 
+class ReservedMemory(Object):
+    """What is never offered on one NUMA node, in bytes as quantities. Where ordinary memory is left out, it has its
+    default; where a size of hugepages is left out, nothing of it is reserved."""
+
+    numa_node: Annotated[Int, Field(ge=0, le=1023)]
+    """The number of the NUMA node."""
+    memory: Amount | None = None
+    """An amount of ordinary memory, such as 1Gi."""
+    hugepages_64ki: Annotated[Amount, rules.whole_pages("64Ki")] | None = Field(None, alias="hugepages_64Ki")
+    """An amount of hugepages of 64Ki, a multiple of 64Ki, such as 8Mi."""
+    hugepages_1mi: Annotated[Amount, rules.whole_pages("1Mi")] | None = Field(None, alias="hugepages_1Mi")
+    """An amount of hugepages of 1Mi, a multiple of 1Mi, such as 64Mi."""
+    hugepages_2mi: Annotated[Amount, rules.whole_pages("2Mi")] | None = Field(None, alias="hugepages_2Mi")
+    """An amount of hugepages of 2Mi, a multiple of 2Mi, such as 64Mi."""
+    hugepages_16mi: Annotated[Amount, rules.whole_pages("16Mi")] | None = Field(None, alias="hugepages_16Mi")
+    """An amount of hugepages of 16Mi, a multiple of 16Mi, such as 64Mi."""
+    hugepages_32mi: Annotated[Amount, rules.whole_pages("32Mi")] | None = Field(None, alias="hugepages_32Mi")
+    """An amount of hugepages of 32Mi, a multiple of 32Mi, such as 64Mi."""
+    hugepages_512mi: Annotated[Amount, rules.whole_pages("512Mi")] | None = Field(None, alias="hugepages_512Mi")
+    """An amount of hugepages of 512Mi, a multiple of 512Mi, such as 1Gi."""
+    hugepages_1gi: Annotated[Amount, rules.whole_pages("1Gi")] | None = Field(None, alias="hugepages_1Gi")
+    """An amount of hugepages of 1Gi, a multiple of 1Gi, such as 2Gi."""
+    hugepages_2gi: Annotated[Amount, rules.whole_pages("2Gi")] | None = Field(None, alias="hugepages_2Gi")
+    """An amount of hugepages of 2Gi, a multiple of 2Gi, such as 4Gi."""
+    hugepages_16gi: Annotated[Amount, rules.whole_pages("16Gi")] | None = Field(None, alias="hugepages_16Gi")
+    """An amount of hugepages of 16Gi, a multiple of 16Gi, such as 32Gi."""
+
+
+class MemorySettings(Object):
+    """Whether and how a node offers its memory and hugepages to claims, as the driver dra.memory."""
+
+    enabled: StrictBool = False
+    """true offers memory and hugepages. The agents need the chart's value agent.memory.enabled, too."""
+    hugepages: (
+        Annotated[
+            tuple[PageSize, ...],
+            Field(max_length=21, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+            rules.PAGE_SIZES_DIFFER,
+        ]
+        | None
+    ) = None
+    """The sizes of hugepages to offer, such as 2Mi and 1Gi. Absent: every size of which a node has pages. An empty list
+    offers none."""
+    reserved: Annotated[
+        tuple[Annotated[ReservedMemory, rules.RESERVES_SOMETHING], ...],
+        Field(max_length=128, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        rules.NUMA_NODES_DIFFER,
+    ] = ()
+    """What is never offered, for the system and for pods without claims, by NUMA node. The default is, of ordinary
+    memory, what the kubelet reserves (the node's capacity without its allocatable memory and without its hugepages),
+    spread over the NUMA nodes by their size, and at least 5 % of each NUMA node; of hugepages, it is nothing."""
+    cpuless_nodes: StrictBool = False
+    """true offers also NUMA nodes without CPUs, which may be HBM, CXL memory, or the memory of a GPU."""
+
+
 class Settings(Object):
     """How a node offers and allocates its CPUs."""
 
@@ -107,3 +164,6 @@ class Settings(Object):
     node_allocatable: StrictBool = False
     """true lets the scheduler subtract claimed CPUs from the node's allocatable CPU. Needs the feature gate
     DRANodeAllocatableResources."""
+    memory: MemorySettings = MemorySettings()
+    """Whether and how a node offers its memory and hugepages to claims, as the driver dra.memory. It is off by
+    default."""

@@ -2,7 +2,8 @@
 
 Each rule has two forms with one meaning: CEL, which the API server evaluates, and Python, which the models evaluate.
 Both refuse with one message, which says what to write instead. The CEL uses only what libraries outside of Kubernetes
-have, too, and `split` of the strings extension: no optional syntax, no two-variable comprehensions.
+have, too, `split` of the strings extension, and Kubernetes' quantities: no optional syntax, no two-variable
+comprehensions.
 """
 
 import re
@@ -14,6 +15,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from dracpu_api.cpuset import MAX_CPU
+from dracpu_api.memory_kinds import RESERVABLE
+from dracpu_api.quantity import whole_number
 
 _RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
 CPUSET_PATTERN: Final = f"^({_RANGE}(,{_RANGE})*)?$"
@@ -22,6 +25,13 @@ _TOO_HIGH = "(^|[,-])(819[2-9]|8[2-9][0-9]{2}|9[0-9]{3}|[0-9]{5,})($|[,-])"  # a
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 LABEL_KEY_PATTERN: Final = f"^({_DNS_LABEL}([.]{_DNS_LABEL})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 LABEL_VALUE_PATTERN: Final = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+
+# whole bytes, at most 999Ti; every amount that it allows has this form also with the largest suffix, as nodes get it
+AMOUNT_PATTERN: Final = (
+    "^([1-9][0-9]{0,14}|[1-9][0-9]{0,11}(k|Ki)|[1-9][0-9]{0,8}(M|Mi)|[1-9][0-9]{0,5}(G|Gi)|[1-9][0-9]{0,2}(T|Ti))$"
+)
+_UP_TO_512 = "(1|2|4|8|16|32|64|128|256|512)"
+PAGE_SIZE_PATTERN: Final = f"^((16|32|64|128|256|512)Ki|{_UP_TO_512}Mi|(1|2|4|8|16)Gi)$"
 
 PERCENTAGE_PATTERN: Final = "^([1-9][0-9]?|100)%$"
 
@@ -88,6 +98,54 @@ BUDGET: Final = Rule(
         'write a number of nodes, 1 or more, or a percentage from "1%" to "100%";'
         " to hold a rollout, write paused: true instead"
     ),
+)
+
+AMOUNT: Final = Rule(
+    cel=f"self.matches('{AMOUNT_PATTERN}')",
+    holds=lambda amount: _matches(AMOUNT_PATTERN, amount),
+    message='not an amount of memory: write a whole number above 0, with a suffix for large ones: "512Mi" or "1Gi"',
+)
+
+
+def whole_pages(size: str) -> Rule:
+    """An amount of hugepages consists of whole pages. Kubernetes takes some amounts above 90Ti for no integers, and
+    these pass the CEL: nodes round what is left for claims to whole pages."""
+    page = whole_number(size)
+    assert page is not None
+    return Rule(
+        cel=(
+            f"!self.matches('{AMOUNT_PATTERN}') || !quantity(self).isInteger()"
+            f" || quantity(self).asInteger() % {page} == 0"
+        ),
+        holds=lambda amount: (whole_number(amount) or 0) % page == 0,
+        message=f"not whole pages: write a multiple of {size}",
+    )
+
+
+PAGE_SIZE: Final = Rule(
+    cel=f"self.matches('{PAGE_SIZE_PATTERN}')",
+    holds=lambda size: _matches(PAGE_SIZE_PATTERN, size),
+    message=(
+        'not a size of hugepages: write a power of two from 16Ki to 16Gi with its largest suffix, like "2Mi" or "1Gi"'
+    ),
+)
+
+PAGE_SIZES_DIFFER: Final = Rule(
+    cel="self.all(size, self.exists_one(other, other == size))",
+    holds=lambda sizes: len(set(sizes)) == len(sizes),
+    message="a size is listed twice: remove one of the two",
+)
+
+NUMA_NODES_DIFFER: Final = Rule(
+    cel="self.all(entry, self.exists_one(other, other.numaNode == entry.numaNode))",
+    holds=lambda entries: len({entry.numa_node for entry in entries}) == len(entries),
+    message="a numaNode is listed twice: write all that is reserved on a NUMA node into one entry",
+)
+
+RESERVES_SOMETHING: Final = Rule(
+    cel=" || ".join(f"has(self.{kind})" for kind in RESERVABLE),
+    holds=lambda entry: any(amount is not None for name, amount in entry if name != "numa_node"),
+    message="the entry reserves nothing: write memory, or hugepages of a size such as hugepages_2Mi, or remove it",
 )
 
 LABEL_KEY: Final = Rule(

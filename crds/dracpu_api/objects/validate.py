@@ -52,6 +52,7 @@ def parse_stored_config(spec: Mapping[str, Any]) -> CpuDriverConfigSpec:
         for detail in error.errors(include_url=False):
             if detail["type"] == "extra_forbidden" and "nodeSelector" not in detail["loc"]:
                 _remove(document, detail["loc"])
+        _remove_emptied(document["spec"])
     config = parse(document)
     assert isinstance(config, CpuDriverConfig)
     return config.spec
@@ -62,6 +63,14 @@ def _remove(document: Any, location: Sequence[int | str]) -> None:
     for step in parents:
         document = document[step]
     document.pop(name, None)
+
+
+def _remove_emptied(spec: Any) -> None:
+    """Removes entries about reserved memory of which every amount was unknown: the NUMA node alone is not valid."""
+    memory = spec.get("memory")
+    reserved = memory.get("reserved") if isinstance(memory, Mapping) else None
+    if isinstance(reserved, list):
+        reserved[:] = [entry for entry in reserved if not isinstance(entry, Mapping) or entry.keys() != {"numaNode"}]
 
 
 def _line(document: object, detail: ErrorDetails) -> str:

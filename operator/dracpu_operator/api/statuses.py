@@ -24,7 +24,7 @@ from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.progress import Moment, progress_of
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import events_about, is_same, is_urgent
-from dracpu_operator.decide.summary import status_of
+from dracpu_operator.decide.summary import OPTIONAL, status_of
 from dracpu_operator.decide.times import TIME_FORMAT
 from dracpu_operator.decide.up_to_date import Members
 from dracpu_operator.intervals import Intervals
@@ -110,7 +110,7 @@ class StatusWriter:
 
     async def _write(self, selected: Selected, status: Json) -> None:
         config = selected.config
-        before = only(config.status, status.keys())  # a newer operator may have written others
+        before = _own(config.status, status)
         last = self._written.get(config.uid)
         if is_same(status, before) or (last and is_same(status, last.sent) and is_same(before, last.stored)):
             return
@@ -127,10 +127,15 @@ class StatusWriter:
         except (NotFoundError, ConflictError) as error:  # deleted meanwhile, as the watch will show
             log.info("a config was deleted meanwhile", config=config.name, error=str(error))
             return
-        self._written[config.uid] = Written(_now(), status, only(answer.get("status") or {}, status.keys()))
+        self._written[config.uid] = Written(_now(), status, _own(answer.get("status") or {}, status))
         self._metrics.requested("status", "success")
         for event in events_about(status, before):
             await self._events.about_config(config, event)
+
+
+def _own(stored: Json, status: Json) -> Json:
+    """The fields of a stored status that this operator writes; a newer operator may have written others."""
+    return only(stored, OPTIONAL | status.keys())
 
 
 def _moment(now: datetime, intervals: Intervals) -> Moment:

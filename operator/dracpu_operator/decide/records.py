@@ -3,9 +3,10 @@
 5,000 nodes are held in memory: a Node object is some 12 KB of JSON, of which three fields matter here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 from dracpu_api.conditions import Phase
 from dracpu_api.objects.models import CpuDriverConfigSpec
@@ -53,6 +54,25 @@ class CpuCounts:
     reserved: int = 0
     exclusive: int = 0
     available: int = 0
+
+
+class MemoryBytes(NamedTuple):
+    """A node's memory of one kind by use, in bytes. A tuple: 15,000 nodes may have several of them."""
+
+    kind: str
+    total: int
+    reserved: int
+    promised: int
+    available: int
+
+
+def sums_by_kind(memory: Iterable[MemoryBytes]) -> tuple[MemoryBytes, ...]:
+    """One record of each kind."""
+    sums: dict[str, MemoryBytes] = {}
+    for found in memory:
+        known = sums.get(found.kind)
+        sums[found.kind] = found if known is None else MemoryBytes(found.kind, *map(add, known[1:], found[1:]))
+    return tuple(sums.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +135,7 @@ class CpuNode:
     phase: Phase | None = None  # None: no agent has reported yet
     applied: str | None = None  # appliedRevision
     cpus: CpuCounts = CpuCounts()
+    memory: tuple[MemoryBytes, ...] = ()  # one of each kind; none while the node does not offer memory
     failure: str = ""  # why settings were refused
     troubles: tuple[Trouble, ...] = ()  # they may pass by themselves
     ignored: tuple[str, ...] = ()  # settings that the agent does not know, because it is older than the operator

@@ -6,9 +6,11 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from dracpu_api.conditions import ConfigCondition, ConfigReason
+from dracpu_api.memory_kinds import KINDS
+from dracpu_api.quantity import format_binary
 from dracpu_api.resources import Json
 from dracpu_operator.decide.progress import Moment, Progress
-from dracpu_operator.decide.records import CpuNode
+from dracpu_operator.decide.records import CpuNode, sums_by_kind
 from dracpu_operator.decide.selection import Selected
 from dracpu_operator.decide.status_changes import by_type
 
@@ -23,6 +25,7 @@ _PAUSED_LEAVING: Final = (
     "also afterwards, correct the nodeSelector or the nodes' labels"
 )
 
+OPTIONAL: Final = frozenset({"memory"})  # fields of a status that are absent when there is nothing to report
 _MESSAGE_LENGTH: Final = 32_768  # the API server refuses a longer one
 NAMED: Final = 3  # nodes that a message names; `kubectl get cpunodes` shows all
 
@@ -41,7 +44,9 @@ def status_of(
 ) -> dict[str, Any]:
     """The whole status. A condition keeps its lastTransitionTime until its status changes."""
     config = selected.config
-    cpus = [cpu_nodes[node.name].cpus for node in selected.nodes if node.name in cpu_nodes]
+    present = [cpu_nodes[node.name] for node in selected.nodes if node.name in cpu_nodes]
+    cpus = [cpu_node.cpus for cpu_node in present]
+    memory = _memory(present)
     before = by_type(config.status)
     return {
         "observedGeneration": config.generation,
@@ -53,11 +58,27 @@ def status_of(
             "withoutAgent": progress.without_agent,
         },
         "cpus": {name: sum(map(attrgetter(name), cpus)) for name in ("total", "reserved", "exclusive", "available")},
+        **({"memory": memory} if memory else {}),
         "conditions": [
             _condition(kind, verdict, before.get(kind, {}), config.generation, moment.now)
             for kind, verdict in _verdicts(selected, progress).items()
         ],
     }
+
+
+def _memory(cpu_nodes: Iterable[CpuNode]) -> list[dict[str, str]]:
+    """Exact sums, ordinary memory first."""
+    sums = sums_by_kind(found for cpu_node in cpu_nodes for found in cpu_node.memory)
+    return [
+        {
+            "kind": found.kind,
+            "total": format_binary(found.total),
+            "reserved": format_binary(found.reserved),
+            "promised": format_binary(found.promised),
+            "available": format_binary(found.available),
+        }
+        for found in sorted(sums, key=lambda found: KINDS.index(found.kind))
+    ]
 
 
 def _verdicts(selected: Selected, progress: Progress) -> dict[ConfigCondition, Verdict]:

@@ -9,13 +9,14 @@ are left out: they are defaults of the newer CRD.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import Any, Final
 
 from dracpu_api.conditions import NodeCondition, Phase
 from dracpu_api.cpuset import CpuSet, CpuSetError
+from dracpu_api.memory_kinds import KINDS, LIMIT
 from dracpu_api.names import (
     ANNOTATION_AGENT_WAS_READY,
     ANNOTATION_DEVICES_CHANGED_AT,
@@ -23,17 +24,21 @@ from dracpu_api.names import (
     ANNOTATION_REMOVE_AFTER,
 )
 from dracpu_api.objects.validate import InvalidObjectError, parse_stored_config
+from dracpu_api.quantity import whole_number
 from dracpu_api.resources import Json, resource_version
 from dracpu_api.settings import Settings, SettingsError, decode_settings, decode_spec, encode_settings
-from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, Node, Trouble, Wanted
+from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, MemoryBytes, Node, Trouble, Wanted, sums_by_kind
 from dracpu_operator.decide.times import written_time
 
 _REVISION_DIGITS: Final = 16  # 64 bits: no two settings in a cluster get the same revision
 # while one of these conditions is not true, no claim gets CPUs of the node
 _NEEDED: Final = frozenset(NodeCondition) - {NodeCondition.CONFIG_APPLIED}
 _MOST_CPUS: Final = 8192  # of one node; sums over nodes stay within 64 bits, whatever an agent reports
+_MOST_PLACES: Final = 4096  # kinds on NUMA nodes of one node
 _MESSAGE_LENGTH: Final = 256  # of one trouble: three nodes have to fit into a message that people read
+_PARTLY_KNOWN: Final = frozenset({"allocation", "memory"})  # objects of which this version knows some fields
 _NOT_SETTINGS: Final = frozenset({"nodeSelector", "priority", "rollout"})
+_KINDS: Final = {kind: kind for kind in KINDS}  # so that all records share the texts
 _SILENT: Final = "its agent has not reported yet: does the DaemonSet's pod run on this node?"
 
 
@@ -82,6 +87,7 @@ def read_cpu_node(raw: Json) -> CpuNode:
         phase=_phase(status.get("phase")),
         applied=status.get("appliedRevision"),
         cpus=_cpus(status),
+        memory=sums_by_kind(_memory(status)),
         failure=_failure(status),
         troubles=_troubles(metadata, status),
         ignored=tuple(str(path)[:_MESSAGE_LENGTH] for path in status.get("ignoredSettings") or ()),
@@ -124,8 +130,10 @@ def _written_specs(metadata: Json) -> list[Json] | None:
     return [written["f:spec"] for written in fields if "f:spec" in written]
 
 
-def _written(unknown: Mapping[str, Any], owned: Sequence[Json] | None) -> dict[str, Any]:
-    """The fields that somebody has written."""
+def _written(
+    unknown: Mapping[str, Any], owned: Sequence[Json] | None, partly_known: Collection[str] = _PARTLY_KNOWN
+) -> dict[str, Any]:
+    """The fields that somebody has written. Of the objects in `partly_known`, `unknown` has only unknown fields."""
     if owned is None:
         return dict(unknown)
     found: dict[str, Any] = {}
@@ -133,9 +141,9 @@ def _written(unknown: Mapping[str, Any], owned: Sequence[Json] | None) -> dict[s
         written = [fields[f"f:{name}"] for fields in owned if f"f:{name}" in fields]
         if not written:
             continue
-        # an object without fields of its own was written as a whole; in `allocation` this version knows some
-        if name == "allocation" or (isinstance(value, Mapping) and any(map(_has_fields, written))):
-            nested = _written(value, written)
+        # an object without fields of its own was written as a whole
+        if name in partly_known or (isinstance(value, Mapping) and any(map(_has_fields, written))):
+            nested = _written(value, written, ())
             if nested:
                 found[name] = nested
         else:
@@ -185,6 +193,23 @@ def _cpus(status: Json) -> CpuCounts:
     held = len(reserved | exclusive)
     available = max(0, total - held) if cpus and status.get("appliedRevision") else 0
     return CpuCounts(total, len(reserved), len(exclusive), available)
+
+
+def _memory(status: Json) -> Iterator[MemoryBytes]:
+    """The memory of each NUMA node. Kinds that this version does not know are left out, and claims cannot get memory of
+    a node that has not applied its settings."""
+    places = status.get("memory")
+    for place in places[:_MOST_PLACES] if isinstance(places, list) else ():
+        kind = _KINDS.get(str(place.get("kind"))) if isinstance(place, Mapping) else None
+        if kind is not None:
+            total, reserved, promised = (_bytes(place.get(name)) for name in ("total", "reserved", "promised"))
+            available = max(0, total - reserved - promised) if status.get("appliedRevision") else 0
+            yield MemoryBytes(kind, total, reserved, promised, available)
+
+
+def _bytes(quantity: object) -> int:
+    """An amount as agents write it; 0 for anything else."""
+    return min(whole_number(quantity) or 0, LIMIT) if isinstance(quantity, str) else 0
 
 
 def _message(condition: Json) -> str:
