@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ _REVISION_DIGITS: Final = 16  # 64 bits: no two settings in a cluster get the sa
 # while one of these conditions is not true, no claim gets CPUs of the node
 _NEEDED: Final = frozenset(NodeCondition) - {NodeCondition.CONFIG_APPLIED}
 _MOST_CPUS: Final = 8192  # of one node; sums over nodes stay within 64 bits, whatever an agent reports
+_QUANTITY_LENGTH: Final = 32
 _MOST_PLACES: Final = 4096  # kinds on NUMA nodes of one node
 _MESSAGE_LENGTH: Final = 256  # of one trouble: three nodes have to fit into a message that people read
 _PARTLY_KNOWN: Final = frozenset({"allocation", "memory"})  # objects of which this version knows some fields
@@ -209,7 +211,12 @@ def _memory(status: Json) -> Iterator[MemoryBytes]:
 
 def _bytes(quantity: object) -> int:
     """An amount as agents write it; 0 for anything else."""
-    return min(whole_number(quantity) or 0, LIMIT) if isinstance(quantity, str) else 0
+    return _parsed(quantity) if isinstance(quantity, str) and len(quantity) <= _QUANTITY_LENGTH else 0
+
+
+@lru_cache(maxsize=4096)  # nodes of one type of machine report mostly the same amounts
+def _parsed(quantity: str) -> int:
+    return min(whole_number(quantity) or 0, LIMIT)
 
 
 def _message(condition: Json) -> str:
