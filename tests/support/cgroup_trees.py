@@ -1,5 +1,6 @@
 """Writes the files of a cgroup v2 tree that the agent reads."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,3 +18,22 @@ def write_cgroup(
         (cgroup / "cpuset.cpus").write_text(f"{limit}\n")
         (cgroup / "cpuset.cpus.effective").write_text(f"{cpus}\n")
     return cgroup
+
+
+def write_limits(
+    cgroup: Path, limits: Mapping[str, str], *, reserved: Mapping[str, str] | None = None, counts_reserved: bool = True
+) -> Path:
+    """Writes the limits of hugepages of a cgroup, by size as the kernel names it ("2MB"); returns its directory."""
+    for size, limit in limits.items():
+        (cgroup / f"hugetlb.{size}.max").write_text(f"{limit}\n")
+        if counts_reserved:
+            (cgroup / f"hugetlb.{size}.rsvd.max").write_text(f"{(reserved or limits)[size]}\n")
+    return cgroup
+
+
+def write_tree(mount: Path, place: str) -> Path:
+    """Writes a cgroup and all cgroups above it up to the root of the tree; returns its directory."""
+    write_cgroup(mount)
+    for parent in reversed(Path(place).parents[:-1]):
+        write_cgroup(mount / parent)
+    return write_cgroup(mount / place)

@@ -18,9 +18,9 @@ from dracpu_api.cpuset import CpuSet
 PODS: Final = "kubepods"
 SLICE: Final = ".slice"
 CPUSET: Final = "cpuset"
-QOS_CLASSES: Final = ("", "burstable", "besteffort")  # Guaranteed pods are directly in the cgroup of all pods
+QOS_CLASSES: Final = ("burstable", "besteffort")  # Guaranteed pods are directly in the cgroup of all pods
 # of containerd and CRI-O, with the cgroup drivers cgroupfs and systemd; crun may add a cgroup below that of systemd
-_NAMES_OF_CONTAINERS: Final = ("{}", "crio-{}", "cri-containerd-{}.scope", "crio-{}.scope/container", "crio-{}.scope")
+NAMES_OF_CONTAINERS: Final = ("{}", "crio-{}", "cri-containerd-{}.scope", "crio-{}.scope/container", "crio-{}.scope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class CgroupTree:
 
     def pods_cpus(self) -> CpuSet | None:
         """The CPUs that the kernel lets pods use; None if that is not known. Raises TopologyError."""
-        pods = self._pods_cgroup()
+        pods = self.pods_cgroup()
         text = None if pods is None else read_text(f"{pods}/cpuset.cpus.effective")
         return parse_list(text, f"{pods}/cpuset.cpus.effective") if text and text.strip() else None
 
@@ -41,7 +41,7 @@ class CgroupTree:
 
         If the root has the controller, the kubelet requires it of the cgroups of all pods itself, and says so loudly.
         """
-        pods = self._pods_cgroup() or self.mount
+        pods = self.pods_cgroup() or self.mount
         controllers = _words(pods / "cgroup.controllers")
         if controllers is None or CPUSET in controllers:  # None: no tree of cgroup v2
             return ""
@@ -49,18 +49,18 @@ class CgroupTree:
 
     def running(self, pod_uids: frozenset[str]) -> frozenset[str]:
         """Those of the pods in whose cgroups processes run; none without a tree of cgroup v2."""
-        pods = self._pods_cgroup()
+        pods = self.pods_cgroup()
         if pods is None:
             return frozenset()
-        return frozenset(uid for uid in pod_uids if any(map(_populated, _cgroups_of(pods, uid))))
+        return frozenset(uid for uid in pod_uids if any(map(_populated, cgroups_of(pods, uid))))
 
     def container_cpus(self, pod_uid: str, container_id: str) -> CpuSet | None:
         """The CPUs that the cgroup of a container allows; None if that is not known."""
-        pods = self._pods_cgroup()
+        pods = self.pods_cgroup()
         if pods is None:
             return None
-        for pod in _cgroups_of(pods, pod_uid):
-            for name in _NAMES_OF_CONTAINERS:
+        for pod in cgroups_of(pods, pod_uid):
+            for name in NAMES_OF_CONTAINERS:
                 cgroup = pod / name.format(container_id.replace("/", ""))
                 # an unset cpuset is that of the parent
                 text = (read_text(f"{cgroup}/cpuset.cpus") or "").strip() or read_text(
@@ -70,7 +70,7 @@ class CgroupTree:
                     return parse_list(text, f"{cgroup}/cpuset.cpus")
         return None
 
-    def _pods_cgroup(self) -> Path | None:
+    def pods_cgroup(self) -> Path | None:
         """The cgroup of all pods, if the kubelet has created it. One that has processes comes before one that was left
         behind by a kubelet with another cgroup driver."""
         if not _is_cgroup(self.mount):
@@ -99,15 +99,22 @@ def _places(cgroup_root: Sequence[str]) -> tuple[str, str]:
     return "/".join(slices), "/".join((*cgroup_root, PODS))
 
 
-def _cgroups_of(pods: Path, uid: str) -> Iterator[Path]:
+def cgroups_of(pods: Path, uid: str) -> Iterator[Path]:
     """Where a pod's cgroup is: in the one of its QoS class, with the name that the kubelet's cgroup driver gives it."""
-    name = f"pod{uid}".replace("/", "")
-    for qos in QOS_CLASSES:
-        if pods.name.endswith(SLICE):
-            parts = [pods.name.removesuffix(SLICE), *filter(None, [qos]), name.replace("-", "_")]
-            yield pods.joinpath(*("-".join(parts[:length]) + SLICE for length in range(2, len(parts) + 1)))
-        else:
-            yield pods / qos / name
+    for parent in qos_cgroups(pods):
+        yield _inner(parent, f"pod{uid}".replace("/", ""))
+
+
+def qos_cgroups(pods: Path) -> Sequence[Path]:
+    """The cgroups in which the kubelet creates those of pods; the first, of Guaranteed pods, is that of all pods."""
+    return [pods, *(_inner(pods, qos) for qos in QOS_CLASSES)]
+
+
+def _inner(parent: Path, name: str) -> Path:
+    """The path of a cgroup in this parent, whose name tells the kubelet's cgroup driver."""
+    if not parent.name.endswith(SLICE):
+        return parent / name
+    return parent / f"{parent.name.removesuffix(SLICE)}-{name.replace('-', '_')}{SLICE}"
 
 
 def _is_cgroup(directory: Path) -> bool:

@@ -1,0 +1,90 @@
+"""Why limits of hugepages cannot be written, in words that say what to do."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from dracpu_agent.host.beneath import Directory
+from dracpu_agent.host.cgroup_errors import CgroupError, refusal
+from dracpu_agent.host.cgroups import qos_cgroups
+from dracpu_agent.host.hugetlb import CONTROLLER, limit_file, pages_limited
+
+CONTROLLERS: Final = "cgroup.controllers"  # those that a cgroup has
+_PASSED_ON: Final = "cgroup.subtree_control"  # those that a cgroup's children have
+_MOUNT_IT: Final = "mount the node's cgroup v2 tree there, writable"
+
+
+def problem_of(mount: Path, pods: Path | None) -> str:
+    """Why no limit can be written in the cgroup of all pods, below the mount of the tree; "" if limits can be."""
+    try:
+        tree = Directory.at(mount)
+    except OSError as error:
+        return f"{mount}: {error.strerror}: {_MOUNT_IT}"
+    with tree:
+        try:
+            return _problem_in(tree, pods)
+        except OSError as error:
+            return str(refusal(error, mount, mount))
+        except CgroupError as error:
+            return str(error)
+
+
+def _problem_in(tree: Directory, pods: Path | None) -> str:
+    if tree.read(CONTROLLERS) is None:
+        return f"{tree.path} is no cgroup v2 tree: {_MOUNT_IT}"
+    if pods is None:
+        return (
+            f"{tree.path} has no cgroup of pods: the kubelet creates it when it starts; if it has started and its"
+            " configuration has a cgroupRoot of several levels, set the agent's --cgroup-root to it"
+        )
+    return next(_without_controller(tree, pods), "") or _not_writable(tree, pods)
+
+
+def not_passed_on(parent: Path) -> str:
+    """What to do where a cgroup's children lack the controller."""
+    return (
+        f"{parent} does not pass the {CONTROLLER} controller on to the cgroups in it: write +{CONTROLLER} to"
+        f" {parent / _PASSED_ON} on the node, or restart the kubelet, which normally does that when it starts"
+    )
+
+
+def _without_controller(tree: Directory, pods: Path) -> Iterator[str]:
+    """A problem for each cgroup, from the root of the tree to the parents of pods, that lacks the controller."""
+    if CONTROLLER not in _words(tree, tree.path, CONTROLLERS, CONTROLLER):
+        yield (
+            f"the cgroup v2 tree at {tree.path} has no {CONTROLLER} controller: use a kernel with"
+            f" CONFIG_CGROUP_HUGETLB, start it without cgroup_disable={CONTROLLER}, and mount no cgroup v1 tree that"
+            " has this controller"
+        )
+    above = [parent for parent in pods.parents if parent.is_relative_to(tree.path)]
+    for parent, inner in pairwise([*reversed(above), pods]):
+        if CONTROLLER not in _words(tree, inner, CONTROLLERS, CONTROLLER):
+            yield not_passed_on(parent)
+    for parent in qos_cgroups(pods):
+        if CONTROLLER not in _words(tree, parent, _PASSED_ON, CONTROLLER):
+            yield not_passed_on(parent)
+
+
+def _not_writable(tree: Directory, pods: Path) -> str:
+    """Why the limits in the cgroup of all pods, on which the agent depends for those of pods, cannot be opened."""
+    cgroup = tree.beneath(pods.relative_to(tree.path).parts)
+    if cgroup is None:
+        return ""  # it was removed just now; the next look finds that out
+    with cgroup:
+        for page in pages_limited(cgroup.names()):
+            try:
+                cgroup.check_writable(limit_file(page))
+            except OSError as error:
+                return str(refusal(error, pods, tree.path))
+    return ""
+
+
+def _words(tree: Directory, cgroup: Path, name: str, absent: str) -> list[str]:
+    """The words of a file; `absent` without it: a QoS class has no cgroup yet, or nothing is known."""
+    place = tree.beneath(cgroup.relative_to(tree.path).parts)
+    if place is None:
+        return [absent]
+    with place:
+        text = place.read(name)
+    return [absent] if text is None else text.split()
