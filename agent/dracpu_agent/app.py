@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from dracpu_agent.checkpoint.statefile import StateFile
+from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster import access
 from dracpu_agent.cluster.client import ApiClient
@@ -36,7 +37,7 @@ from dracpu_agent.report.conditions import Standing, conditions_of, worst_regist
 from dracpu_agent.report.document import document_of
 from dracpu_agent.report.probes import Probes
 from dracpu_agent.runtime.plugin import NriPlugin
-from dracpu_agent.service import DriverService, Shared
+from dracpu_agent.service import Companion, DriverService, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.version import __version__
 from dracpu_agent.work.changes import Changes
@@ -61,9 +62,14 @@ class Agent:
     """One node's agent, from its start to SIGTERM."""
 
     def __init__(
-        self, options: RunOptions, topology: Topology, api: ApiClient, others: Sequence[Driver[Any, Any]] = ()
+        self,
+        options: RunOptions,
+        topology: Topology,
+        api: ApiClient,
+        others: Sequence[Driver[Any, Any]] = (),
+        companion: Callable[[Shared], Companion] | None = None,
     ) -> None:
-        """`others` are drivers beside the one of CPUs."""
+        """`others` are drivers beside the one of CPUs; `companion` makes what one of them needs besides."""
         machine = _machine(options)
         self._options = options
         self._cgroups = machine.cgroups
@@ -86,12 +92,19 @@ class Agent:
         self._hotplug = Hotplug(machine, lambda: node.topology, outcomes.replug, changes.report)
         self._delegation = Delegation(machine.cgroups, changes)
         self._cpu_manager = CpuManagerWatch(PodResources(options.kubelet_root), changes)
-        pinning = Pinning(node, self._learn_consumers, outcomes.pushed, self._read_cpus)
+        pinning = Pinning(node, self._learn_consumers, outcomes.pushed, self._read_cpus, self._ready_pod)
         changes.subscribe(pinning.wake)
         self._lingering = Lingering(node, machine.cgroups)
         shared = Shared(options, api, node, changes, self._state_file, self._lingering, events, metrics)
+        self._companion = None if companion is None else companion(shared)
+
+        async def ready_claim(claim: HeldClaim[Any]) -> None:
+            await pinning.wait_until_settled(claim)
+            if self._companion is not None:
+                await self._companion.ready_claim(claim)
+
         self._services = {
-            name: DriverService(shared, holding, pinning.wait_until_settled, self._cpu_manager.ask_again)
+            name: DriverService(shared, holding, ready_claim, self._kubelet_registered)
             for name, holding in node.holdings.items()
         }
         nri = NriPlugin(options.nri_socket, pinning, answered=metrics.hook_answered)
@@ -128,6 +141,8 @@ class Agent:
         }
         for name, service in self._services.items():
             self._background |= {f"{work} of {name}": run for work, run in service.background().items()}
+        if self._companion is not None:
+            self._background |= self._companion.background()
 
     async def run(self) -> None:
         """Serves until the task is cancelled; claims, files and slices stay as they are."""
@@ -136,6 +151,8 @@ class Agent:
             await in_file_thread(self._recover)
             for service in self._services.values():
                 await service.recovered()
+            if self._companion is not None:
+                await self._companion.recovered()
             await self._lingering.look()  # before the runtime lists its containers
             await self._delegation.look()  # before a device is published
             async with _started(self._http), _started(self._state_server), asyncio.TaskGroup() as group:
@@ -165,6 +182,8 @@ class Agent:
         """Reads the machine at once instead of at the next poll."""
         self._hotplug.read_again()
         self._delegation.look_again()
+        if self._companion is not None:
+            self._companion.read_again()
 
     def standing(self) -> Standing:
         """The last report of each side that the agent depends on."""
@@ -179,7 +198,17 @@ class Agent:
             machine_problem=self._hotplug.problem,
             static_cpu_manager=self._cpu_manager.static,
             without_cpuset=self._delegation.lacking,
+            memory=None if self._companion is None else self._companion.condition(),
         )
+
+    def _kubelet_registered(self) -> None:
+        self._cpu_manager.ask_again()
+        if self._companion is not None:
+            self._companion.kubelet_registered()
+
+    async def _ready_pod(self, pod_uid: str) -> None:
+        if self._companion is not None:
+            await self._companion.ready_pod(pod_uid)
 
     async def _read_cpus(self, pod_uid: str, container_id: str) -> CpuSet | None:
         return await in_file_thread(self._cgroups.container_cpus, pod_uid, container_id)
@@ -195,7 +224,7 @@ async def run(options: RunOptions) -> None:
     report_not_offered(topology)
     reach = access.from_kubeconfig(options.kubeconfig) if options.kubeconfig else access.in_cluster()
     async with ApiClient(reach, version=__version__) as api:
-        agent = Agent(options, topology, api)
+        agent = Agent(options, topology, api, *await _memory(options, topology))
         serving = asyncio.create_task(agent.run(), name="agent")
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, agent.read_machine_again)
@@ -213,6 +242,17 @@ async def run(options: RunOptions) -> None:
             raise refusal from None
         finally:
             watching.cancel()
+
+
+async def _memory(
+    options: RunOptions, topology: Topology
+) -> tuple[Sequence[Driver[Any, Any]], Callable[[Shared], Companion] | None]:
+    """The driver of memory and its companion, if the options ask for them."""
+    if options.memory_cgroups is None:
+        return (), None
+    from dracpu_agent.memory_service import memory_parts  # noqa: PLC0415 - an agent of CPUs alone does not load it
+
+    return await in_file_thread(memory_parts, options, topology)
 
 
 def _machine(options: RunOptions) -> HostMachine:

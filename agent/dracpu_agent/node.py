@@ -24,6 +24,7 @@ from dracpu_agent.placement.container import Container, Limits
 from dracpu_agent.placement.containers import Containers
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import ClaimKey, Evidences, Use
+from dracpu_agent.placement.sharing import Sharer
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.settings import CpuNodeSpec
 
@@ -112,6 +113,8 @@ class NodeState:
         """Takes over the machine as it was just read; False when nothing has changed."""
         if not self.cpus.replug(found):
             return False
+        for driver in self._others:
+            driver.follow_topology(self.cpus.topology)
         self._changed()
         return True
 
@@ -183,13 +186,18 @@ class NodeState:
         division = self.cpus.division()
         if not self._others:
             return division
-        return replace(division, limits_of=self._limits_of, limits_revision=self.revision)
+        return replace(division, limits_of=self._limits_of, limits_revision=self.revision, admit=self._admit)
+
+    def _admit(self, container: Container, uses: frozenset[Use], sharers: Sequence[Sharer]) -> None:
+        for driver in self._others:
+            name = driver.names.driver
+            others = [(sharer.container, _devices_of(name, sharer.uses)) for sharer in sharers]
+            driver.admit(container, _devices_of(name, uses), others)
 
     def _limits_of(self, container: Container, uses: frozenset[Use]) -> Limits:
         limits: dict[str, str] = {}
         for driver in self._others:
-            devices = frozenset(use.cdi_device for use in uses if use.claim.driver == driver.names.driver)
-            limits |= driver.limits(container, devices)
+            limits |= driver.limits(container, _devices_of(driver.names.driver, uses))
         return tuple(sorted(limits.items()))
 
     def _changed(self) -> None:
@@ -203,3 +211,8 @@ class NodeState:
     def _notify(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def _devices_of(driver: str, uses: frozenset[Use]) -> frozenset[str]:
+    """The CDI devices of one driver."""
+    return frozenset(use.cdi_device for use in uses if use.claim.driver == driver)

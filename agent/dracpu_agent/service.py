@@ -1,12 +1,13 @@
 """Puts together what serves one driver: its sockets, slices, transactions, CDI files, audit and metrics."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import StateFile
+from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster.claims import ApiClaimReader
 from dracpu_agent.cluster.client import ApiClient
@@ -18,6 +19,7 @@ from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import Metrics
+from dracpu_agent.report.conditions import Condition
 from dracpu_agent.report.device_health import HealthOfDriver
 from dracpu_agent.work.auditing import Auditor
 from dracpu_agent.work.cdi_repair import CdiRepair
@@ -39,6 +41,31 @@ class Shared:
     lingering: Lingering
     events: Events
     metrics: Metrics
+
+
+class Companion(Protocol):
+    """What a driver does beside serving its claims and its devices."""
+
+    def background(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """The tasks that run as long as the agent, by name."""
+
+    async def recovered(self) -> None:
+        """The claims of an earlier agent are in the ledger."""
+
+    async def ready_claim(self, claim: HeldClaim[Any]) -> None:
+        """Does what a claim of any driver needs before its Prepare is answered; raises ClaimError."""
+
+    async def ready_pod(self, pod_uid: str) -> None:
+        """Does what a pod needs before one of its containers is created; raises PlacementError."""
+
+    def kubelet_registered(self) -> None:
+        """The kubelet has registered the driver, perhaps after a restart."""
+
+    def read_again(self) -> None:
+        """Reads the machine at once instead of at the next poll."""
+
+    def condition(self) -> Condition | None:
+        """The condition that the CpuNode shows of it, if any."""
 
 
 class DriverService:

@@ -24,6 +24,7 @@ class NodeCondition(StrEnum):
     RUNTIME_CONNECTED = "RuntimeConnected"
     SLICES_PUBLISHED = "SlicesPublished"
     STATE_HEALTHY = "StateHealthy"
+    MEMORY_READY = "MemoryReady"  # only where the settings enable memory
 
 
 class NodeReason(StrEnum):
@@ -61,6 +62,12 @@ class NodeReason(StrEnum):
     MACHINE_UNREADABLE = "MachineUnreadable"
     REBUILT = "Rebuilt"
     WRITE_FAILED = "WriteFailed"
+    # MemoryReady
+    LIMITS_NOT_WRITABLE = "LimitsNotWritable"
+    MEMORY_UNREADABLE = "MemoryUnreadable"
+    NOT_SERVED = "NotServed"
+    PROMISE_NOT_KEPT = "PromiseNotKept"
+    READY = "Ready"
 
 
 class AgentReason(StrEnum):

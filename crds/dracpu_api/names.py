@@ -5,6 +5,7 @@ from typing import Final
 
 DRIVER: Final = "dra.cpu"
 DRIVER_MEMORY: Final = "dra.memory"
+CLASSES_OF_MEMORY: Final = (DRIVER_MEMORY, "dra.hugepages-2m", "dra.hugepages-1g")  # DeviceClasses
 API_GROUP: Final = "dra.cpu"
 API_VERSION: Final = "v1alpha1"
 

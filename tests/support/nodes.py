@@ -21,7 +21,7 @@ from dracpu_agent.report.conditions import Condition, Standing
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.conditions import NodeCondition
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, Mode, OutstandingClaim, Settings
+from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, MemorySettings, Mode, OutstandingClaim, Settings
 
 NODE = "vm1"
 SAFE_RUNTIME = RuntimeInfo("containerd", "v2.4.2", "v0.12.3", passes_cdi_devices=True, unsolicited_updates=True)
@@ -57,9 +57,11 @@ def spec(
     allocation: Allocation | None = None,
     outstanding: Sequence[OutstandingClaim] = (),
     settle_seconds: int = 0,
+    memory: MemorySettings | None = None,
 ) -> CpuNodeSpec:
     """Builds the spec of a CpuNode."""
-    settings = Settings(mode, group_by, CpuSet.parse(reserved), allocation or Allocation())
+    cpus = CpuSet.parse(reserved)
+    settings = Settings(mode, group_by, cpus, allocation or Allocation(), memory=memory or MemorySettings())
     return CpuNodeSpec("default", 1, settings, revision, tuple(outstanding), settle_seconds)
 
 

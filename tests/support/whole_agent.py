@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster.access import ApiAccess
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_agent.drivers.driver import Driver
+from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.settings import CpuNodeSpec, encode_spec
 from dracpu_sandbox.node.containers import PodSandbox
@@ -33,8 +35,10 @@ class WholeNode:
         runtime: NriRuntime,
         topology: Topology,
         others: Callable[[], Sequence[Driver[Any, Any]]] = tuple,
+        companion: Callable[[Any, Shared], Companion] | None = None,
     ) -> None:
-        """`others` makes the drivers beside the one of CPUs, for each start of the agent."""
+        """`others` makes the drivers beside the one of CPUs, for each start of the agent; `companion` makes what the
+        first of them needs besides."""
         self.root = root
         self.api = api
         self.runtime = runtime
@@ -43,6 +47,7 @@ class WholeNode:
         self.agent: Agent | None = None
         self.plugins: dict[str, RegisteredPlugin] = {}  # by driver
         self._others = others
+        self._companion = companion
         self._stack = contextlib.AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
         self._pods = 0
@@ -110,6 +115,7 @@ class WholeNode:
             procfs_root=procfs_root,
             cgroupfs_root=sysfs_root / "fs/cgroup",
             cgroup_root="",
+            memory_cgroups=self.root / "cgroups",
             cdi_dir=self.root / "cdi",
             nri_socket=self.runtime.socket,
             state_dir=self.root / "state",
@@ -123,7 +129,9 @@ class WholeNode:
         """Starts an agent and waits until the kubelet has registered it and, if it pins containers on this machine, the
         runtime is synchronized."""
         client = await self._stack.enter_async_context(ApiClient(ApiAccess(self.api.url), version="test"))
-        self.agent = Agent(self.options, self.topology, client, self._others())
+        others = self._others()
+        companion = partial(self._companion, others[0]) if self._companion else None
+        self.agent = Agent(self.options, self.topology, client, others, companion)
         self._running = asyncio.create_task(self.agent.run())
         self._stack.push_async_callback(_end, self._running)
         await self.start_kubelet()
@@ -172,13 +180,14 @@ async def whole_node(
     gates: Iterable[str] = (),
     runtime_at: Callable[[Path], NriRuntime] = NriRuntime,
     others: Callable[[], Sequence[Driver[Any, Any]]] = tuple,
+    companion: Callable[[Any, Shared], Companion] | None = None,
 ) -> AsyncIterator[WholeNode]:
     """Starts a node with its agent and waits until it is ready; `gates` are feature gates that are enabled, too."""
     with kubelet_root() as root:
         async with FakeApi() as api, runtime_at(root / "nri.sock") as runtime:
             api.gates.update(gates)
             api.add("nodes", {"metadata": {"name": NODE}})
-            node = WholeNode(root, api, runtime, topology or machine(), others)
+            node = WholeNode(root, api, runtime, topology or machine(), others, companion)
             node.tree = tree or node.tree
             try:
                 node.configure(settings or spec())

@@ -26,8 +26,9 @@ def test_claims_name_our_class_and_parameters_that_the_agent_reads(example: Show
     spec = example.manifest["spec"]
     devices = spec.get("spec", spec)["devices"]
     for request in devices["requests"]:
-        assert request["exactly"]["deviceClassName"] == names.DRIVER
-        assert request["exactly"].get("capacity", {}).get("requests", {}).keys() <= {names.CAPACITY_CPU}
+        assert request["exactly"]["deviceClassName"] in {names.DRIVER, *names.CLASSES_OF_MEMORY}
+        capacities = request["exactly"].get("capacity", {}).get("requests", {}).keys()
+        assert capacities <= {names.CAPACITY_CPU, names.CAPACITY_SIZE}
     for config in devices.get("config", ()):
         assert config["opaque"]["driver"] == names.DRIVER
         read_parameters(config["opaque"]["parameters"])

@@ -35,6 +35,7 @@ FOREIGN_NAMES = {
     "ContainerCreating": "a container's state, by the kubelet",
     "DeadlineExceeded": "a Job's condition, by its controller",
     "FailedPrepareDynamicResources": "an Event's reason, by the kubelet",
+    "OOMKilled": "why a container has ended, by the kubelet",
     "ImagePullBackOff": "why a container waits, by the kubelet",
     "Running": "a pod's status, by kubectl",
     "Terminating": "a pod's status, by kubectl",

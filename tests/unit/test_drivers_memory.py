@@ -16,18 +16,19 @@ from dracpu_agent.claims.memory_claim import MemoryClaim, sizes_of
 from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze
 from dracpu_agent.cluster.slices.render import render_device
 from dracpu_agent.drivers.memory import MemoryDriver
-from dracpu_agent.errors import ClaimError
+from dracpu_agent.errors import ClaimError, PlacementError
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.room import Wishes
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container
 from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import MemorySettings, ReservedMemory
 
 DRIVER = "dra.memory"
 MI, GI = 1024**2, 1024**3
 SMALL, LARGE = Kind(2 * MI), Kind(GI)
-NOTHING_RESERVED = Wishes(reserved={Place(0, MEMORY): 0, Place(1, MEMORY): 0})
+NOTHING_RESERVED = tuple(ReservedMemory(numa, (("memory", 0),)) for numa in (0, 1))
+ENABLED = spec(memory=MemorySettings(enabled=True, reserved=NOTHING_RESERVED))
 
 
 def inventory(small: int = 16, large: int = 1, memory: int = GI) -> Inventory:
@@ -40,13 +41,14 @@ def inventory(small: int = 16, large: int = 1, memory: int = GI) -> Inventory:
 
 def memory_driver(found: Inventory | None = None) -> MemoryDriver:
     driver = MemoryDriver(NODE, found or inventory(), machine())
-    driver.wishes = NOTHING_RESERVED
+    driver.system = 0
+    driver.configure(ENABLED)
     return driver
 
 
 def node(driver: MemoryDriver) -> NodeState:
     state = NodeState(NODE, machine(), [driver])
-    state.configure(spec())
+    state.configure(ENABLED)
     state.containers.connected(SAFE_RUNTIME)
     state.containers.synchronize([])
     return state
@@ -84,8 +86,9 @@ def test_each_kind_of_memory_on_each_numa_node_is_a_device() -> None:
 def test_nothing_is_offered_without_settings() -> None:
     driver = MemoryDriver(NODE, inventory(), machine())
     assert driver.devices(()) == ()
-    with pytest.raises(ClaimError, match="no CpuDriverConfig enables it"):
-        granted(node(driver), 1, some("memory-numa000", MI))
+    state = NodeState(NODE, machine(), [driver])
+    with pytest.raises(ClaimError, match="no CpuDriverConfig selects it"):
+        granted(state, 1, some("memory-numa000", MI))
 
 
 @pytest.mark.parametrize("device", ["memory-numa000", "hugepages-2mi-numa000", "hugepages-1gi-numa000"])
@@ -289,8 +292,11 @@ class MemoryHistory(RuleBasedStateMachine):
         self.made += 1
         devices = tuple(device.name for device in claim.cdi_devices())
         name = f"c{self.made}"
-        made = Container(name, name, "default", f"pod-{name}", f"pod-{name}", devices)
-        self.state.containers.create(made)
+        made = Container(name, name, "default", f"pod-{claim_uid}", f"pod-{claim_uid}", devices)
+        try:
+            self.state.containers.create(made)
+        except PlacementError:
+            return
         self.state.containers.created(made.id)
         self.containers[made.id] = made
 

@@ -273,10 +273,16 @@ def test_a_cgroup_to_which_the_controller_is_not_passed_on_is_a_problem(tmp_path
     assert problem.startswith(f"{(tmp_path / lacking).parent} does not pass the hugetlb controller on")
 
 
-@pytest.mark.parametrize("place", ["kubepods", "kubepods/burstable", "kubepods/besteffort"])
-def test_a_parent_of_pods_that_does_not_pass_the_controller_on_is_a_problem(tmp_path, place):
-    (write_tree(tmp_path, place) / "cgroup.subtree_control").write_text("cpu memory\n")
-    assert f"write +hugetlb to {tmp_path}/{place}/cgroup.subtree_control" in limits_of(tmp_path).problem()
+@pytest.mark.parametrize("qos", ["burstable", "besteffort"])
+def test_a_qos_class_without_the_controller_is_a_problem(tmp_path, qos):
+    write_cgroup(write_tree(tmp_path, f"kubepods/{qos}"), controllers="cpu memory")
+    assert f"write +hugetlb to {tmp_path}/kubepods/cgroup.subtree_control" in limits_of(tmp_path).problem()
+
+
+@pytest.mark.parametrize("qos", ["burstable", "besteffort"])
+def test_a_qos_class_in_which_the_kubelet_has_made_no_pod_yet_is_no_problem(tmp_path, qos):
+    (write_tree(tmp_path, f"kubepods/{qos}") / "cgroup.subtree_control").write_text("\n")
+    assert limits_of(tmp_path).problem() == ""
 
 
 def test_a_link_in_place_of_the_cgroup_of_all_pods_is_a_problem(tmp_path):

@@ -3,15 +3,16 @@
 import json
 from typing import Any
 
-from nodes import NODE, claim_object, machine, ref, share, uid
+from nodes import NODE, claim_object, machine, ref, share, spec, uid
 from whole_agent import WholeNode, whole_node
 
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
-from dracpu_agent.memory.room import Wishes
 from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import MemorySettings
 
 DRIVER = "dra.memory"
+ENABLED = spec(memory=MemorySettings(enabled=True))
 MI, GI = 1024**2, 1024**3
 
 
@@ -24,7 +25,7 @@ def inventory(small: int = 16) -> Inventory:
 
 def drivers() -> tuple[MemoryDriver]:
     driver = MemoryDriver(NODE, inventory(), machine())
-    driver.wishes = Wishes()
+    driver.system = 0
     return (driver,)
 
 
@@ -39,7 +40,7 @@ def some(device: str, size: str, request: str = "main") -> dict[str, Any]:
 
 
 async def test_memory_is_published_in_slices_of_its_own() -> None:
-    async with whole_node(others=drivers) as node:
+    async with whole_node(settings=ENABLED, others=drivers) as node:
         await node.api.until(
             lambda: (
                 set(offered(node))
@@ -50,7 +51,7 @@ async def test_memory_is_published_in_slices_of_its_own() -> None:
 
 
 async def test_a_claim_with_cpus_memory_and_pages_is_prepared_and_given_back() -> None:
-    async with whole_node(others=drivers) as node:
+    async with whole_node(settings=ENABLED, others=drivers) as node:
         parts = [some("memory-numa001", "1Gi", "memory"), some("hugepages-2mi-numa000", "32Mi", "pages")]
         node.claim(claim_object(1, [share("cpudevnuma001", 2, "cpus"), *parts]))
         (cpus,) = await node.kubelet.prepare_one(ref(1))
@@ -78,7 +79,7 @@ async def test_a_claim_with_cpus_memory_and_pages_is_prepared_and_given_back() -
 
 
 async def test_pages_that_are_taken_away_are_not_offered_any_more() -> None:
-    async with whole_node(others=drivers) as node:
+    async with whole_node(settings=ENABLED, others=drivers) as node:
         node.claim(claim_object(1, [some("hugepages-2mi-numa000", "16Mi")]))
         await node.plugins[DRIVER].prepare_one(ref(1))
         assert node.agent is not None

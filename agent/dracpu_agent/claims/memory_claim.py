@@ -67,6 +67,15 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
         variables = [(f"{name}_{kind.name}", ";".join(parts)) for kind, parts in sorted(by_kind.items())]
         return (*variables, (f"{name}_NUMANodes", node_text({place.numa for place, _ in sizes})))
 
+    def by_cdi_device(self) -> Iterator[tuple[str, Mapping[Place, int]]]:
+        """Each CDI device, and the bytes that it gives a container, by place."""
+        if self.frozen is not None and self.frozen.devices:
+            for device in self.frozen.devices:
+                yield device.name, _named_by((device,))
+            return
+        for request, grants in self.uses():
+            yield self.names.cdi_device(self.ref.uid, request), sizes_of(grants)
+
     @classmethod
     def decode_grant(cls, request: str, pool: str, device: str, share_id: str | None, fields: Fields) -> MemoryGrant:
         """Reads the memory of a grant's record; raises RecordError."""

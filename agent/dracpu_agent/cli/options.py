@@ -34,6 +34,7 @@ class RunOptions:
     procfs_root: Path
     cgroupfs_root: Path
     cgroup_root: str
+    memory_cgroups: Path | None
     cdi_dir: Path
     nri_socket: Path
     state_dir: Path
@@ -59,6 +60,11 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         *_MACHINE,
         Option("--cgroupfs-root", "", "where the cgroup tree is mounted, if not at fs/cgroup below --sysfs-root"),
         Option("--cgroup-root", "", "the kubelet's cgroupRoot; a root of one level is found without this option"),
+        Option(
+            "--memory-cgroups",
+            "",
+            "serve memory and hugepages, too; where the cgroup tree is mounted for writing, outside of /sys",
+        ),
         Option("--cdi-dir", "/var/run/cdi", "directory from which the runtime reads CDI files"),
         Option("--nri-socket", "/var/run/nri/nri.sock", "the runtime's NRI socket"),
         _STATE_DIR,
@@ -111,6 +117,7 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
         procfs_root=Path(parsed.procfs_root),
         cgroupfs_root=Path(parsed.cgroupfs_root or f"{parsed.sysfs_root}/fs/cgroup"),
         cgroup_root=parsed.cgroup_root,
+        memory_cgroups=Path(parsed.memory_cgroups) if parsed.memory_cgroups else None,
         cdi_dir=Path(parsed.cdi_dir),
         nri_socket=Path(parsed.nri_socket),
         state_dir=Path(parsed.state_dir),

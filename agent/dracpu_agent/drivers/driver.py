@@ -5,7 +5,7 @@ and know neither CPUs nor memory. A new driver is a class of its own in this roo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic
 
 from dracpu_agent.claims.grant import ClaimRef, Grant
@@ -13,6 +13,7 @@ from dracpu_agent.claims.ledger import C, Ledger
 from dracpu_agent.claims.request import A, ClaimRequest, Json
 from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.placement.container import Container
+from dracpu_agent.topology.topology import Topology
 from dracpu_api.names import DriverNames
 from dracpu_api.settings import CpuNodeSpec
 
@@ -55,6 +56,12 @@ class Driver(ABC, Generic[A, C]):
         so a file that was returned once is returned, perhaps with another content, as long as the container runs."""
         return {}
 
+    def admit(
+        self, container: Container, devices: frozenset[str], others: Sequence[tuple[Container, frozenset[str]]]
+    ) -> None:
+        """Raises PlacementError when a container that is about to be created must not use these CDI devices of the
+        driver beside the `others`, which use some of the same claims."""
+
     # ---- settings
 
     def check(self, spec: CpuNodeSpec) -> None:
@@ -84,6 +91,9 @@ class Driver(ABC, Generic[A, C]):
     def update(self) -> None:
         """Follows a change of the settings, the machine or the ledger."""
 
+    def follow_topology(self, topology: Topology) -> None:
+        """The CPUs of the machine have changed; `update` follows."""
+
     def adopted(self) -> None:
         """The ledger has got a claim of an earlier agent."""
 
@@ -95,6 +105,10 @@ class Driver(ABC, Generic[A, C]):
         """Takes over the `state` of an earlier agent, perhaps of another version."""
 
     # ---- how it stands
+
+    def status(self) -> Mapping[str, Any]:
+        """The fields of the CpuNode's status that show this driver alone."""
+        return {}
 
     def problems(self) -> Mapping[str, str]:
         """Device -> why pods should not rely on it now; the kubelet shows this on every pod that has the device."""

@@ -1,25 +1,36 @@
-"""The driver dra.memory: how much memory of each kind is offered on each NUMA node, and what a claim gets."""
+"""The driver dra.memory: how much memory of each kind is offered on each NUMA node, what a claim gets, and what the
+containers of claims may use.
+"""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.memory_asks import MemoryAsk, MemoryRequest, read_memory_request
-from dracpu_agent.claims.memory_claim import MemoryClaim, MemoryGrant, MemoryLedger
+from dracpu_agent.claims.memory_claim import MemoryClaim, MemoryGrant, MemoryLedger, sizes_of
 from dracpu_agent.claims.request import ClaimRefusedError, Json
 from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.devices.memory import publish_memory
 from dracpu_agent.drivers.driver import Driver
-from dracpu_agent.errors import NotReadyError
+from dracpu_agent.errors import NotReadyError, PlacementError, SettingsRefusedError
 from dracpu_agent.memory.inventory import Inventory
-from dracpu_agent.memory.kinds import Place
+from dracpu_agent.memory.kinds import Kind, Place
+from dracpu_agent.memory.limits import MEMORY_MAX, memory_limits, page_limits, pages_in
+from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.memory.room import Wishes, capacity, missing, room
+from dracpu_agent.memory.status import memory_status
+from dracpu_agent.placement.container import Container
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
 from dracpu_api.quantity import format_binary
+from dracpu_api.settings import CpuNodeSpec, MemorySettings
+
+_EVERYTHING: Final = Wishes(cpuless=True)  # what claims of devices that are not offered any more can still get
 
 
 class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
-    """The memory of a node. It offers nothing until it has wishes."""
+    """The memory of a node. It offers nothing until the settings enable it."""
 
     names = names.MEMORY
     claim_type = MemoryClaim
@@ -27,16 +38,98 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def __init__(self, node_name: str, inventory: Inventory, topology: Topology) -> None:
         self._promises = MemoryLedger()
         super().__init__(self._promises)
-        self.wishes: Wishes | None = None
-        self.system = 0  # bytes that the kubelet reserves of the whole machine
         self.inventory = inventory
-        self.topology = topology
+        # bytes that the kubelet keeps of the whole machine; None while it is not known: then ordinary memory is offered
+        # only where the settings reserve some
+        self.system: int | None = None
+        self.pods = PodPages()
+        self._topology = topology
         self._node_name = node_name
+        self._spec: CpuNodeSpec | None = None
+        self._wishes: Wishes | None = None
+        self._former: Wishes | None = None  # whose devices are published while the node settles
+        self._sizes_of_devices: Mapping[str, Mapping[Place, int]] = {}  # by CDI device
+
+    # ---- settings and machine
+
+    def check(self, spec: CpuNodeSpec) -> None:
+        """Raises SettingsRefusedError when these settings cannot be applied here."""
+        for reserved in spec.settings.memory.reserved if spec.settings.memory.enabled else ():
+            if reserved.numa_node not in self.inventory.by_numa:
+                raise SettingsRefusedError(
+                    f"memory.reserved names NUMA node {reserved.numa_node}, which has no memory here: "
+                    f"those with memory are {', '.join(str(numa) for numa in self.inventory.by_numa)}"
+                )
+            for name, size in reserved.amounts:
+                kind = Kind.named(name)
+                if kind is not None and kind.is_huge and size % kind.page:
+                    raise SettingsRefusedError(
+                        f"memory.reserved of NUMA node {reserved.numa_node}: {format_binary(size)} is not a whole "
+                        f"number of pages of {name}"
+                    )
+
+    def configure(self, spec: CpuNodeSpec) -> None:
+        """Applies settings. Devices that are offered no more stay published, closed to new claims, until the node has
+        `settled`."""
+        wishes, former = _wishes_of(spec.settings.memory), self._former or self._wishes
+        self._former = former if wishes is None and spec.settle_seconds else None
+        self._wishes, self._spec = wishes, spec
+
+    def deconfigure(self) -> None:
+        """No config selects this node any more: nothing is offered, claims keep what they hold."""
+        self._spec = self._wishes = self._former = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the settings offer memory."""
+        return self._wishes is not None
+
+    @property
+    def settling(self) -> bool:
+        """True while the devices stay published, closed to new claims, before they are withdrawn."""
+        return self._former is not None
+
+    def settled(self) -> bool:
+        """The devices have been closed to new claims for long enough; False when the driver was not settling."""
+        was_settling, self._former = self.settling, None
+        return was_settling
+
+    def draining(self) -> tuple[ClaimRef, ...]:
+        """The claims, when no device of memory is offered any more."""
+        drains = self._spec is not None and self._wishes is None and not self.settling
+        return tuple(claim.ref for claim in self.ledger.claims.values()) if drains else ()
+
+    def follow_topology(self, topology: Topology) -> None:
+        """The CPUs of the machine have changed."""
+        self._topology = topology
+
+    def update(self) -> None:
+        """Follows a change of what claims hold."""
+        claims = self.ledger.claims.values()
+        self._sizes_of_devices = dict(device for claim in claims for device in claim.by_cdi_device())
+        claimed: dict[str, Counter[int]] = {}
+        for claim in claims:
+            if pages := pages_in(sizes_of(claim.grants)):
+                for pod in claim.consumers:
+                    claimed.setdefault(pod, Counter()).update(pages)
+        self.pods.set_claims(claimed)
+
+    def state(self) -> Any:
+        """What the kubelet keeps, and what the specs of pods ask for: neither can always be read again."""
+        return {"system": self.system, "pods": self.pods.state()}
+
+    def restore(self, state: Any) -> None:
+        """Takes over the `state` of an earlier agent."""
+        if isinstance(state, dict):
+            system = state.get("system")
+            self.system = system if isinstance(system, int) else None
+            self.pods.restore(state.get("pods"))
+
+    # ---- devices and claims
 
     def room(self) -> Mapping[Place, int]:
-        """Bytes that claims can have, by place; nothing without wishes."""
-        with_cpus = {cpu.numa for cpu in self.topology.known.values()}
-        return {} if self.wishes is None else room(self.inventory, self.wishes, self.system, with_cpus)
+        """Bytes that claims can have, by place."""
+        return self._room(self._former or self._wishes or _EVERYTHING)
 
     def promised(self) -> Mapping[Place, int]:
         """Bytes that claims hold, by place."""
@@ -44,14 +137,15 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
         """A device for each place where there is, or was promised, something."""
-        if self.wishes is None:
+        if not (self.enabled or self.settling):
             return ()
         there, promised, counted = self.room(), self.promised(), self._promises.counted()
         capacities = {
             place: capacity(there.get(place, 0), counted.get(place, 0), promised.get(place, 0) - counted.get(place, 0))
             for place in {*there, *promised}
         }
-        return publish_memory(self.inventory, self.topology, capacities, taints)
+        taints = (*taints, Taint(names.TAINT_SETTLING)) if self.settling else taints
+        return publish_memory(self.inventory, self._topology, capacities, taints)
 
     def read(self, ref: ClaimRef, claim: Json) -> MemoryRequest:
         """Reads what a ResourceClaim asks of this driver; raises ClaimRefusedError."""
@@ -59,8 +153,13 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def choose(self, request: MemoryRequest) -> tuple[MemoryGrant, ...]:
         """The memory for a claim; raises a ClaimError when a part of it is not there."""
-        if self.wishes is None:
-            raise NotReadyError(f"node {self._node_name} does not offer memory: no CpuDriverConfig enables it")
+        if self._spec is None:
+            raise NotReadyError(f"node {self._node_name} does not offer memory: no CpuDriverConfig selects it")
+        if len(request.consumers) > 1:
+            raise ClaimRefusedError(
+                f"claim {request.ref}: memory serves one pod, and this claim is reserved for {len(request.consumers)}: "
+                "use a ResourceClaimTemplate, which makes a claim for each pod"
+            )
         there, promised = self.room(), self.promised()
         left = {place: size - promised.get(place, 0) for place, size in there.items()}
         grants = []
@@ -89,11 +188,100 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
             )
         return tuple(grants)
 
+    # ---- containers
+
+    def admit(
+        self, container: Container, devices: frozenset[str], others: Sequence[tuple[Container, frozenset[str]]]
+    ) -> None:
+        """Refuses a container that would share what cannot be shared: no cgroup holds some containers of a pod."""
+        if not devices:
+            return
+        own = self._sizes(devices)
+        for other, used in others:
+            if other.pod_uid != container.pod_uid:
+                raise PlacementError(
+                    f"container {container.name} has a claim of memory that pod {other.pod_name} uses: memory serves "
+                    "one pod; use a ResourceClaimTemplate, which makes a claim for each pod"
+                )
+            shared = self._sizes(devices & used)
+            if any(not place.kind.is_huge for place in shared):
+                raise PlacementError(
+                    f"container {container.name} has a request of memory that container {other.name} uses: memory "
+                    "serves one running container; give each container a request of its own"
+                )
+            for page, size in pages_in(shared).items():
+                if size < self.pods.claimed(container.pod_uid).get(page, 0):
+                    raise PlacementError(
+                        f"container {container.name} has a request of {Kind(page)} that container {other.name} uses, "
+                        "and the pod has other requests of this size: only the pod's only request of a size can be "
+                        "shared"
+                    )
+        missing_nodes = {place.numa for place in own if not place.kind.is_huge}.difference(self.inventory.by_numa)
+        if missing_nodes:
+            raise PlacementError(
+                f"container {container.name} has claims of memory on NUMA nodes that have none any more: "
+                f"{', '.join(map(str, sorted(missing_nodes)))}"
+            )
+
+    def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
+        """What claims set in a container's cgroup. A pod with claims of pages has limits of pages for all of its
+        containers: those without a claim get what the pod's spec asks for."""
+        sizes = self._sizes(devices)
+        limits = {} if _is_late(container) else memory_limits(sizes, container.memory_limit, self.inventory.by_numa)
+        claimed = pages_in(sizes)
+        if not claimed and container.pod_uid not in self.pods.claiming:
+            return limits
+        own = self.pods.own(container.pod_uid)
+        return limits | page_limits(
+            {page: own.get(page, 0) + claimed.get(page, 0) for page in self.inventory.page_sizes}
+        )
+
     def problems(self) -> Mapping[str, str]:
         """The devices of which more is promised than there is."""
-        lost = missing(self.room(), self.promised()) if self.wishes is not None else {}
         return {
             place.device: f"{format_binary(size)} less of {place} than claims were promised: pages were taken away, or "
             "the settings reserve more"
-            for place, size in lost.items()
+            for place, size in self.missing().items()
         }
+
+    def status(self) -> Mapping[str, Any]:
+        """What there is of each kind on each NUMA node, and what of it is promised; nothing where nothing ever was."""
+        there = self.room() if self.enabled or self.settling else {}
+        found = memory_status(self.inventory, there, self.promised())
+        return {"memory": found} if found else {}
+
+    def missing(self) -> Mapping[Place, int]:
+        """By how much promises exceed what is there, by place."""
+        return missing(self.room(), self.promised()) if self._spec is not None else {}
+
+    def _room(self, wishes: Wishes) -> Mapping[Place, int]:
+        with_cpus = {cpu.numa for cpu in self._topology.known.values()}
+        found = room(self.inventory, wishes, self.system or 0, with_cpus)
+        if self.system is not None:
+            return found
+        return {place: size for place, size in found.items() if place.kind.is_huge or place in wishes.reserved}
+
+    def _sizes(self, devices: frozenset[str]) -> Mapping[Place, int]:
+        sizes: Counter[Place] = Counter()
+        for device in devices:
+            sizes.update(self._sizes_of_devices.get(device, {}))
+        return sizes
+
+
+def _wishes_of(settings: MemorySettings) -> Wishes | None:
+    if not settings.enabled:
+        return None
+    sizes = None if settings.hugepages is None else frozenset(settings.hugepages)
+    reserved = {
+        Place(entry.numa_node, kind): size
+        for entry in settings.reserved
+        for name, size in entry.amounts
+        if (kind := Kind.named(name)) is not None
+    }
+    return Wishes(sizes, reserved, settings.cpuless_nodes)
+
+
+def _is_late(container: Container) -> bool:
+    """True for a container that was started without its limits, as no agent ran: a limit below what it uses would kill
+    it, and binding it would stop the runtime while its pages move."""
+    return not container.placed and MEMORY_MAX not in dict(container.recorded)

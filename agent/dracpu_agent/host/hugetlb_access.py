@@ -61,9 +61,10 @@ def _without_controller(tree: Directory, pods: Path) -> Iterator[str]:
     for parent, inner in pairwise([*reversed(above), pods]):
         if CONTROLLER not in _words(tree, inner, CONTROLLERS, CONTROLLER):
             yield not_passed_on(parent)
-    for parent in qos_cgroups(pods):
-        if CONTROLLER not in _words(tree, parent, _PASSED_ON, CONTROLLER):
-            yield not_passed_on(parent)
+    # what a QoS class without pods passes on says nothing: the kubelet enables it with the first cgroup of a pod
+    for qos in qos_cgroups(pods)[1:]:
+        if CONTROLLER not in _words(tree, qos, CONTROLLERS, CONTROLLER):
+            yield not_passed_on(pods)
 
 
 def _not_writable(tree: Directory, pods: Path) -> str:

@@ -1,7 +1,7 @@
 """The memory of a machine: how much each NUMA node has, and how many hugepages of each size."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -17,7 +17,7 @@ class Pages:
 
     size: int  # bytes of one page
     count: int  # without surplus pages: the kernel removes those as soon as nothing uses them
-    free: int
+    free: int = field(compare=False)  # changes all the time
     surplus: int = 0
 
 

@@ -35,6 +35,12 @@ class Kind:
         """Its name in records, variables, settings and the status."""
         return f"{_HUGEPAGES}_{format_binary(self.page)}" if self.is_huge else _MEMORY
 
+    @cached_property
+    def cgroup_name(self) -> str:
+        """The size of its pages in the names of files of a cgroup, such as hugetlb.2MB.max."""
+        text = format_binary(self.page)
+        return f"{text[:-2]}{text[-2].upper()}B"
+
     def __str__(self) -> str:
         return self.name
 

@@ -6,7 +6,7 @@ change only in the event loop, so there are no locks.
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -130,6 +130,19 @@ class Reading(Family):
     def samples(self) -> Iterator[Sample]:
         """A single series."""
         yield "", (), self._read()
+
+
+class Readings(Family):
+    """Numbers that are read whenever the metrics are rendered, one for each value of the label."""
+
+    def __init__(self, name: str, summary: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
+        super().__init__(name, summary, label)
+        self._read = read
+
+    def samples(self) -> Iterator[Sample]:
+        """A series for each value of the label."""
+        for value, number in self._read().items():
+            yield "", self._labels((value,)), number
 
 
 def render(families: Iterable[Family]) -> bytes:

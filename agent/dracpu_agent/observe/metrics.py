@@ -68,6 +68,10 @@ class Metrics:
         of_drivers = (family for driver in self.drivers.values() for family in driver.families())
         self._families = tuple(dict.fromkeys([*ours, *of_drivers, *process_families()]))
 
+    def add(self, *families: Family) -> None:
+        """Adds what a driver shows besides."""
+        self._families += families
+
     def set_node(self, node: NodeGauges) -> None:
         """Sets the numbers of CPUs."""
         self._allocated.set(node.allocated)

@@ -6,7 +6,7 @@ asked. It keeps only the order in which pushes are due; each push is computed wh
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dracpu_agent.errors import PlacementError
@@ -14,6 +14,7 @@ from dracpu_agent.placement.container import Container, ContainerUpdate, Placeme
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import ClaimKey, Use
 from dracpu_agent.placement.reply import Due, select, size_of
+from dracpu_agent.placement.sharing import sharers
 from dracpu_agent.placement.tracked import Stage, Tracked
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 
@@ -110,6 +111,9 @@ class Board:
     def create(self, container: Container, uses: frozenset[Use], division: Division) -> Placement:
         """Places a container that the runtime is about to create, and moves others off the CPUs of claims."""
         self._forget_failed_creation_of(container)
+        container = replace(container, placed=True)
+        others = ((known.container, known.uses) for known in self._tracked.values())
+        division.admit(container, uses, sharers(container, uses, others))
         wanted = self._wanted(container, uses, division)
         cpus = wanted.cpus
         if not cpus:
@@ -189,11 +193,13 @@ class Board:
         if tracked := self._event_of(container_id):
             tracked.uses = uses
 
-    def repeat(self, container_id: str, division: Division) -> ContainerUpdate | None:
+    def repeat(self, container_id: str, memory_limit: int | None, division: Division) -> ContainerUpdate | None:
         """Repeats what a container has when the kubelet changes its resources; None if there is nothing to repeat."""
         tracked = self._event_of(container_id)
         if tracked is None:
             return None
+        if memory_limit is not None:
+            tracked.container = replace(tracked.container, memory_limit=memory_limit)
         wanted = self._wanted(tracked.container, tracked.uses, division)
         if not wanted.cpus:
             return None

@@ -31,7 +31,10 @@ class Container:
     cdi_devices: tuple[str, ...] = ()  # fully qualified: vendor/class=name
     env: tuple[str, ...] = ()  # "NAME=value"; only names that begin as the drivers' variables are kept
     cpus: CpuSet = EMPTY  # what its cgroup allows, by the runtime's record; empty: not limited
+    memory_limit: int | None = None  # bytes, of its spec; None: not limited
+    recorded: Limits = ()  # the limits of drivers that the runtime's record of it has
     started: bool = True  # False: the runtime lists it as created
+    placed: bool = False  # this agent has answered its creation
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.pod_name}/{self.name}"

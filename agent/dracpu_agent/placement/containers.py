@@ -169,9 +169,10 @@ class Containers:
         self._changed()
         return unproven
 
-    def repeat(self, container_id: str) -> ContainerUpdate | None:
-        """Repeats what a container has when the kubelet updates it; None if there is nothing to repeat."""
-        return self._board.repeat(container_id, self.division)
+    def repeat(self, container_id: str, memory_limit: int | None = None) -> ContainerUpdate | None:
+        """Repeats what a container has when the kubelet updates it, perhaps with another limit of memory; None if there
+        is nothing to repeat."""
+        return self._board.repeat(container_id, memory_limit, self.division)
 
     def updated(self, container: Container) -> UnprovenContainer | None:
         """The runtime has carried out the kubelet's update of a container; returns as `started` does."""

@@ -43,6 +43,7 @@ class Standing:
     machine_problem: str = ""  # why the machine cannot be read
     static_cpu_manager: bool = False
     without_cpuset: str = ""  # the cgroup that lacks the cpuset controller, so that no container can be pinned
+    memory: Condition | None = None  # None: this agent does not serve memory, or the settings do not enable it
 
     @property
     def needs_repair(self) -> bool:
@@ -78,6 +79,7 @@ def conditions_of(node: NodeState, standing: Standing) -> tuple[Condition, ...]:
         _runtime(node, standing),
         Condition(NodeCondition.SLICES_PUBLISHED, slices.published, slices.reason, slices.error or ""),
         _state(node, standing),
+        *_memory(node, standing.memory),
     )
 
 
@@ -172,6 +174,19 @@ def _no_cpuset(standing: Standing) -> str:
         f"the cgroup {standing.without_cpuset} lacks the cpuset controller, so no container can be pinned: the agent "
         "leaves all containers as they are; enable the controller, or delegate it to this cgroup"
     )
+
+
+def _memory(node: NodeState, served: Condition | None) -> Iterable[Condition]:
+    if served is not None:
+        yield served
+    elif node.spec is not None and node.spec.settings.memory.enabled:
+        yield Condition(
+            NodeCondition.MEMORY_READY,
+            False,
+            NodeReason.NOT_SERVED,
+            "the settings enable memory, but this agent serves CPUs alone: install the chart with "
+            "agent.memory.enabled=true, or set memory.enabled to false",
+        )
 
 
 def _state(node: NodeState, standing: Standing) -> Condition:

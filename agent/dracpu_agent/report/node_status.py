@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.node import NodeState
 from dracpu_agent.report.conditions import Condition
 from dracpu_agent.topology.layout import layout
@@ -55,9 +56,11 @@ def status_of(
         "topology": topology_of(node.topology) if topology is None else topology,
         "cpus": _cpus(node),
         "claims": _claims(node),
-        "claimsTotal": len(node.claims),
+        "claimsTotal": len({claim.ref.uid for claim in node.all_claims()}),
         "conditions": [_condition(condition) for condition in conditions],
     }
+    for driver in node.drivers():
+        status |= driver.status()
     if applied_revision:
         status["appliedRevision"] = applied_revision
     ignored = node.spec.settings.ignored if node.spec else ()
@@ -98,16 +101,18 @@ def _cpus(node: NodeState) -> Mapping[str, Any]:
 
 
 def _claims(node: NodeState) -> list[dict[str, str]]:
-    held = sorted(node.claims.values(), key=lambda claim: (claim.ref.namespace, claim.ref.name))
+    """One entry for each claim, also for one that has devices of several drivers; `cpus` is empty where it has none."""
+    refs = sorted({claim.ref for claim in node.all_claims()}, key=lambda ref: (ref.namespace, ref.name, ref.uid))
     return [
-        {
-            "namespace": claim.ref.namespace,
-            "name": claim.ref.name,
-            "uid": claim.ref.uid,
-            "cpus": str(claim.cpus),
-        }
-        for claim in held[:CLAIMS_SHOWN]
+        {"namespace": ref.namespace, "name": ref.name, "uid": ref.uid, "cpus": "", **_held(node, ref.uid)}
+        for ref in refs[:CLAIMS_SHOWN]
     ]
+
+
+def _held(node: NodeState, uid: str) -> dict[str, str]:
+    """What a claim holds, by the kind of the driver's grants."""
+    claims = (claim for holding in node.holdings.values() if (claim := holding.get(uid)) is not None)
+    return {"cpus" if claim.kind == CpuClaim.kind else claim.kind: claim.text(claim.grants) for claim in claims}
 
 
 def _condition(condition: Condition) -> dict[str, str]:

@@ -1,16 +1,19 @@
 """Converts between NRI's messages and the records of placement/. No decisions, no I/O."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, Resources
+from dracpu_agent.placement.container import Container, ContainerUpdate, Limits, Placement, Resources
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.names import VARIABLES
 
 _MEMS: Final = "cpuset.mems"  # has a field of its own in NRI; `unified` has all other files of a cgroup
+_MEMORY: Final = "memory.max"
+_HUGETLB: Final = re.compile(r"hugetlb\.(?P<size>[0-9]+[KMG]B)\.max")
 
 # The kubelet sets these labels on every container. They replace what the runtime leaves out: CRI-O the container's
 # name, containerd the pod after a restart of containerd. A pod cannot set them.
@@ -54,6 +57,12 @@ def container(message: nri.Container, pod: nri.PodSandbox) -> Container:
     return _in_pod(_from_labels(message), _pod(pod))
 
 
+def with_changes(known: Container, changes: nri.LinuxResources) -> Container:
+    """The container as the kubelet is about to change it."""
+    limit = _memory_limit(changes)
+    return known if limit is None else replace(known, memory_limit=limit)
+
+
 def update(change: ContainerUpdate) -> nri.ContainerUpdate:
     """An update of a container's CPUs and limits, and of nothing else."""
     message = nri.ContainerUpdate(container_id=change.container_id)
@@ -64,7 +73,12 @@ def update(change: ContainerUpdate) -> nri.ContainerUpdate:
 def create_response(created: Container, placement: Placement) -> nri.CreateContainerResponse:
     """The answer to a container's creation."""
     response = nri.CreateContainerResponse(update=map(update, placement.updates))
-    _fill(response.adjust.linux.resources, Resources(placement.cpus, placement.limits), created.id)
+    resources = response.adjust.linux.resources
+    _fill(resources, Resources(placement.cpus, placement.limits), created.id)
+    for file, content in placement.limits:
+        # where the runtime writes the limits of the container's spec with each update, it has to begin with these
+        if pages := _HUGETLB.fullmatch(file):
+            resources.hugepage_limits.add(page_size=pages["size"], limit=int(content))
     return response
 
 
@@ -73,7 +87,7 @@ def _pod(message: nri.PodSandbox) -> _Pod:
 
 
 def _from_labels(message: nri.Container) -> Container:
-    labels = message.labels
+    labels, resources = message.labels, message.linux.resources
     return Container(
         id=message.id,
         name=message.name or labels.get(_LABEL_NAME, ""),
@@ -82,7 +96,9 @@ def _from_labels(message: nri.Container) -> Container:
         pod_uid=labels.get(_LABEL_POD_UID, ""),
         cdi_devices=tuple(device.name for device in message.CDI_devices),
         env=tuple(entry for entry in message.env if entry.startswith(VARIABLES)),
-        cpus=_cpus(message.linux.resources.cpu.cpus),
+        cpus=_cpus(resources.cpu.cpus),
+        memory_limit=_memory_limit(resources),
+        recorded=_recorded(resources),
         started=message.state != nri.CONTAINER_CREATED,
     )
 
@@ -103,6 +119,16 @@ def _cpus(text: str) -> CpuSet:
         return CpuSet.parse(text)
     except CpuSetError:
         return EMPTY  # unknown, so the container's CPUs are sent again
+
+
+def _memory_limit(resources: nri.LinuxResources) -> int | None:
+    limit = resources.memory.limit.value  # 0 where the field is absent
+    return limit if limit > 0 else None
+
+
+def _recorded(resources: nri.LinuxResources) -> Limits:
+    found = {file: content for file, content in resources.unified.items() if file == _MEMORY or _HUGETLB.match(file)}
+    return tuple(sorted({**found, **({_MEMS: resources.cpu.mems} if resources.cpu.mems else {})}.items()))
 
 
 def _fill(message: nri.LinuxResources, resources: Resources, container_id: str) -> None:

@@ -166,7 +166,8 @@ class Hooks:
 
     async def _update(self, call: Call) -> Reply:
         request = _read(nri.UpdateContainerRequest, call)
-        container = convert.container(request.container, request.pod)
+        known = convert.container(request.container, request.pod)
+        container = convert.with_changes(known, request.linux_resources)
 
         async def decide() -> Reply:
             update = self._handler.update(container)

@@ -45,6 +45,10 @@ class Pusher(Protocol):
         """Returns when the runtime has applied it; raises DriverError."""
 
 
+async def nothing_to_do(_pod_uid: str) -> None:
+    """Makes a pod ready for its containers where no driver has anything to do for it."""
+
+
 class Pinning:
     """Handles the calls of the runtime, and pushes."""
 
@@ -54,13 +58,16 @@ class Pinning:
         learn_consumers: Callable[[ClaimKey], Awaitable[None]],
         count_push: Callable[[bool], None],
         read_cpus: Callable[[str, str], Awaitable[CpuSet | None]],
+        ready_pod: Callable[[str], Awaitable[None]] = nothing_to_do,
     ) -> None:
         """`read_cpus` reads which CPUs the cgroup of a container allows, by the UIDs of its pod and its own id; None if
-        that is not known."""
+        that is not known. `ready_pod` does what a pod needs, by its UID, before one of its containers is created;
+        raises PlacementError."""
         self._node = node
         self._learn_consumers = learn_consumers
         self._count_push = count_push
         self._read_cpus = read_cpus
+        self._ready_pod = ready_pod
         self._wake = asyncio.Event()
         self._reading: set[asyncio.Future[CpuSet | None]] = set()  # cgroups
         self._to_prove: list[UnprovenContainer] = []
@@ -97,6 +104,7 @@ class Pinning:
         placement, read = None, set[ClaimKey]()
         while placement is None:
             try:
+                await self._ready_pod(container.pod_uid)
                 placement = self._node.containers.create(container)
             except UnknownConsumerError as error:
                 if error.claim in read:
@@ -137,7 +145,7 @@ class Pinning:
 
     def update(self, container: Container) -> ContainerUpdate | None:
         """The kubelet changes a container's resources: repeats those that the agent has set, which must not change."""
-        update = self._node.containers.repeat(container.id)
+        update = self._node.containers.repeat(container.id, container.memory_limit)
         if container.id not in self._due:  # the kubelet repeats an update that has failed, every 10 s or so
             self._expect_report(container.id)
         return update

@@ -23,6 +23,9 @@ from harness.versions import images, other_versions
 from harness.waiting import eventually
 
 NODES: Final = ("vm1", "vm2")
+# each of the two NUMA nodes has 3 GiB, with a page of 1 GiB on the second one
+MEMORY_MIB: Final = 6144
+PAGES: Final = "default_hugepagesz=2M hugepagesz=1G hugepages=1:1 hugepagesz=2M hugepages=0:64,1:64"
 OPERATOR_NODE: Final = NODES[-1]
 FLEET_FIELDS: Final = frozenset({"nodeSelector", "priority", "rollout"})  # fields of a config that no CpuNode has
 
@@ -147,7 +150,8 @@ def _started(lab: Lab) -> Cluster:
     if not (os.environ.get("LAB_REUSE") and lab.is_up_with(archives) and lab.nodes() == list(NODES)):
         lab.down()
         with timed("cluster up"):
-            lab.up(len(NODES), Machine(feature_gates=default_gates()), archives)
+            machine = Machine(memory_mib=MEMORY_MIB, append=PAGES, feature_gates=default_gates())
+            lab.up(len(NODES), machine, archives)
     kubectl = Kubectl(lab)
     cluster = Cluster(lab, kubectl, tuple(Node(kubectl, name) for name in NODES), former, coming)
     try:

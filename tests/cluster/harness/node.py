@@ -77,6 +77,10 @@ class Node:
         written, effective = printed.splitlines()
         return CpuSet.parse(written), CpuSet.parse(effective)
 
+    def cgroup_file(self, container: str, file: str) -> str:
+        """Returns the text of a file in a container's cgroup."""
+        return self.sh(f"cat $({_find_cgroup(container)})/{file}").strip()
+
     def write_cgroup(self, container: str, file: str, text: str) -> None:
         """Writes a file of a container's cgroup, as nobody but the runtime should."""
         self.sh(f"echo {text} > $({_find_cgroup(container)})/{file}")

@@ -888,10 +888,16 @@ class LinuxResources(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    MEMORY_FIELD_NUMBER: _builtins.int
     CPU_FIELD_NUMBER: _builtins.int
+    HUGEPAGE_LIMITS_FIELD_NUMBER: _builtins.int
     UNIFIED_FIELD_NUMBER: _builtins.int
     @_builtins.property
+    def memory(self) -> Global___LinuxMemory: ...
+    @_builtins.property
     def cpu(self) -> Global___LinuxCPU: ...
+    @_builtins.property
+    def hugepage_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___HugepageLimit]: ...
     @_builtins.property
     def unified(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """files of cgroup v2; the runtime keeps and repeats every one that was ever set"""
@@ -899,16 +905,63 @@ class LinuxResources(_message.Message):
     def __init__(
         self,
         *,
+        memory: Global___LinuxMemory | None = ...,
         cpu: Global___LinuxCPU | None = ...,
+        hugepage_limits: _abc.Iterable[Global___HugepageLimit] | None = ...,
         unified: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cpu", b"cpu"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cpu", b"cpu", "memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu", b"cpu", "unified", b"unified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu", b"cpu", "hugepage_limits", b"hugepage_limits", "memory", b"memory", "unified", b"unified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LinuxResources: _TypeAlias = LinuxResources  # noqa: Y015
+
+@_typing.final
+class LinuxMemory(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limit(self) -> Global___OptionalInt64:
+        """bytes; -1: unlimited"""
+
+    def __init__(
+        self,
+        *,
+        limit: Global___OptionalInt64 | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinuxMemory: _TypeAlias = LinuxMemory  # noqa: Y015
+
+@_typing.final
+class HugepageLimit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.str
+    """as in the names of cgroup files: 2MB"""
+    limit: _builtins.int
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "page_size", b"page_size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HugepageLimit: _TypeAlias = HugepageLimit  # noqa: Y015
 
 @_typing.final
 class LinuxCPU(_message.Message):

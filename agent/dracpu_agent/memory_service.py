@@ -1,0 +1,105 @@
+"""Puts together what the driver of memory needs besides. Agents of CPUs alone do not load this module."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.memory_claim import MemoryClaim, sizes_of
+from dracpu_agent.cli.options import RunOptions
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
+from dracpu_agent.host.cgroup_errors import CgroupError
+from dracpu_agent.host.cgroups import CgroupTree
+from dracpu_agent.host.memory import read_memory
+from dracpu_agent.host.pod_limits import PodLimits
+from dracpu_agent.memory.limits import pages_in
+from dracpu_agent.observe.exposition import Counter
+from dracpu_agent.observe.memory_metrics import memory_families
+from dracpu_agent.report.conditions import Condition
+from dracpu_agent.report.memory import memory_condition
+from dracpu_agent.service import Companion, Shared
+from dracpu_agent.topology.topology import Topology
+from dracpu_agent.work.memory_watch import MemoryWatch
+from dracpu_agent.work.page_limits import PageLimits
+from dracpu_agent.work.writable_tree import WritableTree
+from dracpu_api.resources import NODES
+
+
+def memory_parts(options: RunOptions, topology: Topology) -> tuple[tuple[MemoryDriver], Callable[[Shared], Companion]]:
+    """The driver, and what makes its companion. Blocks, and raises TopologyError."""
+    driver = MemoryDriver(options.node_name, read_memory(options.sysfs_root, options.procfs_root), topology)
+    return (driver,), partial(MemoryCompanion, driver)
+
+
+class MemoryCompanion:
+    """Follows the memory of the machine, and writes the limits of pods."""
+
+    def __init__(self, driver: MemoryDriver, shared: Shared) -> None:
+        options, api = shared.options, shared.api
+        assert options.memory_cgroups is not None
+        self._driver = driver
+        self._cgroups = PodLimits(options.memory_cgroups, CgroupTree(options.memory_cgroups, options.cgroup_root))
+        repairs = Counter("dra_memory_limit_repairs_total", "Limits of pods' hugepages that something else had changed")
+        shared.metrics.add(*memory_families(driver), repairs)
+        self._watch = MemoryWatch(
+            shared.node,
+            driver,
+            partial(read_memory, options.sysfs_root, options.procfs_root),
+            partial(api.get, NODES, options.node_name),
+            shared.changes,
+        )
+        self._limits = PageLimits(driver, self._cgroups, shared.state_file, shared.changes, repairs.count)
+        self._tree = WritableTree(self._cgroups.problem, shared.changes)
+
+    def background(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """The tasks that run as long as the agent, by name."""
+        return {
+            "memory of the machine": self._watch.follow_machine,
+            "memory of the Node": self._watch.follow_node,
+            "limits of pages": self._limits.run,
+            "cgroups of memory": self._tree.run,
+        }
+
+    async def recovered(self) -> None:
+        """The claims of an earlier agent are in the ledger."""
+        self._limits.recovered()
+        await self._tree.look()
+
+    async def ready_claim(self, claim: HeldClaim[Any]) -> None:
+        """Writes the limits of the claim's pod, if it has a cgroup already; raises NotReadyError."""
+        if not (isinstance(claim, MemoryClaim) and pages_in(sizes_of(claim.grants))):
+            return
+        if self._tree.problem:
+            raise NotReadyError(f"claim {claim.ref}: limits of hugepages cannot be written: {self._tree.problem}")
+        for pod_uid in sorted(claim.consumers):
+            try:
+                await self._limits.ensure(pod_uid)
+            except CgroupError as error:
+                raise NotReadyError(f"claim {claim.ref}: {error}") from error
+
+    async def ready_pod(self, pod_uid: str) -> None:
+        """Writes the limits of a pod before one of its containers is created; raises PlacementError."""
+        try:
+            await self._limits.ensure(pod_uid)
+        except (CgroupError, ClaimError) as error:
+            raise PlacementError(f"the limits of the pod's hugepages cannot be written: {error}") from error
+        pods = self._driver.pods
+        if pod_uid in pods.claiming - pods.known:
+            raise PlacementError(
+                "the limits of the pod's hugepages cannot be written: the agent finds no cgroup of the pod; if the "
+                "kubelet's cgroupRoot has several levels, set agent.cgroupRoot in the chart's values"
+            )
+
+    def kubelet_registered(self) -> None:
+        """The kubelet has registered the driver, perhaps after a restart."""
+        self._watch.kubelet_registered()
+
+    def read_again(self) -> None:
+        """Reads the machine at once instead of at the next poll."""
+        self._watch.read_again()
+        self._tree.look_again()
+
+    def condition(self) -> Condition | None:
+        """The condition MemoryReady."""
+        return memory_condition(self._driver, unreadable=self._watch.problem, not_writable=self._tree.problem)

@@ -1,0 +1,32 @@
+"""The metrics of memory and hugepages, by kind: those that all drivers have are in driver_metrics.py."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.memory.kinds import Place
+from dracpu_agent.observe.exposition import Family, Readings
+
+
+def memory_families(driver: MemoryDriver) -> tuple[Family, ...]:
+    """What claims hold, what they can have in all, and what is left of that."""
+
+    def by_kind(read: Callable[[], Mapping[Place, int]]) -> Callable[[], Mapping[str, float]]:
+        return lambda: _by_kind(read())
+
+    def free() -> Mapping[Place, int]:
+        promised = driver.promised()
+        return {place: max(0, size - promised.get(place, 0)) for place, size in driver.room().items()}
+
+    return (
+        Readings("dra_memory_promised_bytes", "Bytes that claims hold", "kind", by_kind(driver.promised)),
+        Readings("dra_memory_capacity_bytes", "Bytes that claims can hold in all", "kind", by_kind(driver.room)),
+        Readings("dra_memory_free_bytes", "Bytes that claims can still get", "kind", by_kind(free)),
+    )
+
+
+def _by_kind(sizes: Mapping[Place, int]) -> Mapping[str, float]:
+    sums: Counter[str] = Counter()
+    for place, size in sizes.items():
+        sums[place.kind.name] += size
+    return sums

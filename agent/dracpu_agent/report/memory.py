@@ -1,0 +1,34 @@
+"""The condition MemoryReady of the CpuNode."""
+
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.report.conditions import Condition
+from dracpu_api.conditions import NodeCondition, NodeReason
+from dracpu_api.quantity import format_binary
+
+
+def memory_condition(driver: MemoryDriver, *, unreadable: str, not_writable: str) -> Condition | None:
+    """Whether claims of memory get what they ask for; None where the settings do not enable memory. `unreadable` is why
+    the machine's memory cannot be read, `not_writable` why limits of pods cannot be written."""
+    if not (driver.enabled or driver.settling or driver.ledger.claims):
+        return None
+    kind = NodeCondition.MEMORY_READY
+    if not_writable and _has_pages(driver):
+        return Condition(kind, False, NodeReason.LIMITS_NOT_WRITABLE, f"no claim gets hugepages: {not_writable}")
+    if missing := driver.missing():
+        lacking = ", ".join(f"{format_binary(size)} of {place}" for place, size in sorted(missing.items()))
+        message = (
+            f"claims were promised more than there is: {lacking} are lacking, because pages were taken away or the "
+            "settings reserve more; nothing more is promised there until claims end or pages come back"
+        )
+        return Condition(kind, False, NodeReason.PROMISE_NOT_KEPT, message)
+    if unreadable:
+        message = f"the agent works with what it read last: {unreadable}"
+        return Condition(kind, True, NodeReason.MEMORY_UNREADABLE, message)
+    if driver.system is None:
+        message = "ordinary memory is offered when the kubelet has reported how much of it pods can have"
+        return Condition(kind, True, NodeReason.WAITING, message)
+    return Condition(kind, True, NodeReason.READY)
+
+
+def _has_pages(driver: MemoryDriver) -> bool:
+    return any(place.kind.is_huge for place in (*driver.room(), *driver.promised()))

@@ -1,0 +1,108 @@
+// Command taker runs in a container and takes memory or hugepages, as the programs of users do.
+//
+//	taker memory BYTES        ordinary memory
+//	taker pages SIZE BYTES    hugepages of this size, in bytes
+//
+// It maps the memory, touches each page of it, and prints a line of JSON: {"error": "ENOMEM"} when the kernel refuses
+// the mapping, or {"nodes": {"0": BYTES}} with what lies on each NUMA node. With -hold it then waits to be killed;
+// -untouched leaves the pages reserved.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const (
+	basePage      = 4096
+	mapHugetlb    = 0x40000
+	hugetlbShift  = 26 // MAP_HUGE_SHIFT: the binary logarithm of the page's size is above this bit
+	kilobyte      = 1024
+	numaMaps      = "/proc/self/numa_maps"
+	pageSizeField = "kernelpagesize_kB"
+)
+
+var (
+	hold      = flag.Bool("hold", false, "keep the memory until the process is killed")
+	untouched = flag.Bool("untouched", false, "reserve the memory without touching it")
+)
+
+func main() {
+	flag.Parse()
+	arguments := flag.Args()
+	page, flags := uint64(basePage), syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS
+	if arguments[0] == "pages" {
+		page = number(arguments[1])
+		flags |= mapHugetlb | bits.TrailingZeros64(page)<<hugetlbShift
+	}
+	size := number(arguments[len(arguments)-1])
+	memory, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, flags)
+	if errors.Is(err, syscall.ENOMEM) {
+		show(map[string]any{"error": "ENOMEM"})
+		return
+	}
+	check(err)
+	if !*untouched {
+		for offset := uint64(0); offset < size; offset += page {
+			memory[offset] = 1
+		}
+	}
+	show(map[string]any{"nodes": nodes(uintptr(unsafe.Pointer(&memory[0])))})
+	if *hold {
+		for {
+			time.Sleep(time.Hour) // a select without cases ends the program, because nothing else could wake it
+		}
+	}
+}
+
+// nodes reads how many bytes of the mapping at an address lie on each NUMA node.
+func nodes(address uintptr) map[string]uint64 {
+	text, err := os.ReadFile(numaMaps)
+	check(err)
+	found := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if start, err := strconv.ParseUint(fields[0], 16, 64); err != nil || uintptr(start) != address {
+			continue
+		}
+		size, pages := uint64(0), map[string]uint64{}
+		for _, field := range fields[1:] {
+			name, value, _ := strings.Cut(field, "=")
+			if name == pageSizeField {
+				size = number(value) * kilobyte
+			} else if node, isNode := strings.CutPrefix(name, "N"); isNode {
+				pages[node] = number(value)
+			}
+		}
+		for node, count := range pages {
+			found[node] += count * size
+		}
+	}
+	return found
+}
+
+func show(result map[string]any) {
+	check(json.NewEncoder(os.Stdout).Encode(result))
+}
+
+func number(text string) uint64 {
+	value, err := strconv.ParseUint(text, 10, 64)
+	check(err)
+	return value
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "taker:", err)
+		os.Exit(1)
+	}
+}

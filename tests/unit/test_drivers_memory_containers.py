@@ -1,0 +1,250 @@
+"""The driver of memory: which containers may use a claim, and what each may use."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nodes import NODE, SAFE_RUNTIME, claim_object, machine, ref, share, spec, uid
+
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.errors import ClaimError, PlacementError, SettingsRefusedError
+from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
+from dracpu_agent.node import NodeState
+from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.names import TAINT_SETTLING
+from dracpu_api.settings import MemorySettings, ReservedMemory
+
+DRIVER = "dra.memory"
+MI, GI = 1024**2, 1024**3
+ENABLED = spec(memory=MemorySettings(enabled=True))
+POD = "pod-1"
+
+
+class OneNode:
+    """A node of two NUMA nodes with 4 GiB each, of which 64 MiB are pages of 2 MiB."""
+
+    def __init__(self) -> None:
+        pages = (Pages(2 * MI, 32, 32), Pages(GI, 0, 0))
+        nodes = tuple(NumaMemory(numa, CpuSet((numa,)), 4 * GI, 4, pages) for numa in (0, 1))
+        self.driver = MemoryDriver(NODE, Inventory(nodes), machine())
+        self.driver.system = 0
+        self.state = NodeState(NODE, machine(), [self.driver])
+        self.state.configure(ENABLED)
+        self.state.containers.connected(SAFE_RUNTIME)
+        self.state.containers.synchronize([])
+        self.made = 0
+
+    def prepare(self, number: int, *results: dict[str, Any], pods: tuple[str, ...] = (POD,)) -> tuple[str, ...]:
+        """Grants a claim; returns the names of its CDI devices."""
+        holding = self.state.holdings[DRIVER]
+        claim = holding.grant(holding.driver.read(ref(number), claim_object(number, results, pods=pods))).claim
+        self.driver.pods.learn(POD, {2 * MI: 0, GI: 0})
+        return tuple(device.name for device in claim.cdi_devices())
+
+    def create(self, name: str, *devices: str, pod: str = POD, **fields: Any) -> Placement:
+        """Creates a container."""
+        self.made += 1
+        made = Container(f"{name}-{self.made}", name, "default", pod, pod, devices, **fields)
+        placement = self.state.containers.create(made)
+        self.state.containers.created(made.id)
+        return placement
+
+
+def some(device: str, size: int, request: str = "main") -> dict[str, Any]:
+    """Builds an allocation result."""
+    return share(device, 1, request) | {"driver": DRIVER, "consumedCapacity": {"size": str(size)}}
+
+
+def limits(placement: Placement | ContainerUpdate | None) -> dict[str, str]:
+    assert placement is not None
+    return dict(placement.limits)
+
+
+def pages(small: int) -> dict[str, str]:
+    files = {"hugetlb.2MB.max": str(small), "hugetlb.2MB.rsvd.max": str(small)}
+    return files | {"hugetlb.1GB.max": "0", "hugetlb.1GB.rsvd.max": "0"}
+
+
+# ---- what containers may use
+
+
+def test_a_container_is_bound_and_limited_by_its_claim() -> None:
+    node = OneNode()
+    devices = node.prepare(1, some("memory-numa001", 512 * MI, "a"), some("hugepages-2mi-numa001", 8 * MI, "b"))
+    made = node.create("main", *devices)
+    assert limits(made) == {"memory.max": str(512 * MI), "cpuset.mems": "1"} | pages(8 * MI)
+
+
+def test_a_container_without_claims_is_left_as_it_is() -> None:
+    node = OneNode()
+    node.prepare(1, some("hugepages-2mi-numa000", 8 * MI))
+    assert limits(node.create("other", pod="pod-2")) == {}
+
+
+def test_a_container_beside_one_with_pages_gets_what_the_spec_of_the_pod_asks_for() -> None:
+    node = OneNode()
+    node.prepare(1, some("hugepages-2mi-numa000", 8 * MI))
+    assert limits(node.create("beside")) == pages(0)
+    node.driver.pods.learn(POD, {2 * MI: 4 * MI, GI: 0})
+    assert limits(node.create("another")) == pages(4 * MI)
+    assert node.driver.pods.limits(POD) == {2 * MI: 12 * MI, GI: 0}
+
+
+def test_a_claim_of_memory_alone_limits_no_pages() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
+    assert set(limits(node.create("main", device))) == {"memory.max", "cpuset.mems"}
+
+
+def test_a_resize_of_the_spec_below_the_claim_limits_the_container_and_one_above_does_not() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
+    assert limits(node.create("main", device, memory_limit=GI))["memory.max"] == str(512 * MI)
+    for limit, expected in ((256 * MI, 256 * MI), (None, 256 * MI), (GI, 512 * MI)):
+        assert limits(node.state.containers.repeat("main-1", limit))["memory.max"] == str(expected)
+
+
+def test_a_container_that_was_started_without_its_limits_is_neither_bound_nor_limited_below_its_use() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
+    started = Container("late", "main", "default", POD, POD, (device,), cpus=node.state.division.shared)
+    assert all("memory.max" not in limits(update) for update in node.state.containers.synchronize([started])[0])
+    assert node.driver.limits(started, frozenset((device,))) == {}
+
+
+def test_a_container_that_an_earlier_agent_has_limited_stays_so() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
+    known = Container("old", "main", "default", POD, POD, (device,), recorded=(("memory.max", str(512 * MI)),))
+    assert node.driver.limits(known, frozenset((device,))) == {"memory.max": str(512 * MI), "cpuset.mems": "0"}
+
+
+# ---- who may share
+
+
+def test_memory_serves_one_running_container_at_a_time() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
+    node.create("first", device)
+    with pytest.raises(PlacementError, match="a request of memory that container first uses"):
+        node.create("second", device)
+    node.state.containers.ended("first-1")
+    assert limits(node.create("second", device))["memory.max"] == str(512 * MI)
+
+
+def test_a_container_that_is_created_again_gets_its_claim_again() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
+    node.create("main", device)
+    assert limits(node.create("main", device))["memory.max"] == str(512 * MI)
+
+
+def test_containers_with_requests_of_their_own_share_a_claim() -> None:
+    node = OneNode()
+    first, second = node.prepare(1, some("memory-numa000", 512 * MI, "a"), some("memory-numa000", 256 * MI, "b"))
+    assert limits(node.create("first", first))["memory.max"] == str(512 * MI)
+    assert limits(node.create("second", second))["memory.max"] == str(256 * MI)
+
+
+def test_pages_are_shared_where_the_pod_has_no_other_request_of_their_size() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("hugepages-2mi-numa000", 8 * MI))
+    assert limits(node.create("first", device)) == limits(node.create("second", device)) == pages(8 * MI)
+
+
+def test_pages_are_not_shared_beside_another_request_of_their_size() -> None:
+    node = OneNode()
+    first, _ = node.prepare(1, some("hugepages-2mi-numa000", 8 * MI, "a"), some("hugepages-2mi-numa001", 4 * MI, "b"))
+    node.create("first", first)
+    with pytest.raises(PlacementError, match="the pod has other requests of this size"):
+        node.create("second", first)
+
+
+def test_a_claim_serves_one_pod() -> None:
+    node = OneNode()
+    with pytest.raises(ClaimError, match="memory serves one pod, and this claim is reserved for 2"):
+        node.prepare(1, some("memory-numa000", MI * 512), pods=(POD, "pod-2"))
+    (device,) = node.prepare(2, some("hugepages-2mi-numa000", 8 * MI))
+    node.create("main", device)
+    with pytest.raises(PlacementError, match="that pod pod-1 uses: memory serves one pod"):
+        node.create("main", device, pod="pod-2")
+
+
+def test_a_container_is_not_created_where_the_memory_of_its_claim_has_gone() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa001", 512 * MI))
+    node.driver.inventory = Inventory(node.driver.inventory.nodes[:1])
+    with pytest.raises(PlacementError, match="on NUMA nodes that have none any more: 1"):
+        node.create("main", device)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 1), st.sampled_from(["1", "2"])), min_size=1, max_size=4),
+    st.integers(0, 4),
+)
+def test_containers_may_use_together_what_their_pod_may_use(parts: list[tuple[int, int, str]], own: int) -> None:
+    node = OneNode()
+    results = [some(f"hugepages-2mi-numa00{numa}", count * 2 * MI, f"r{request}") for count, numa, request in parts]
+    devices = node.prepare(1, *results)
+    node.driver.pods.learn(POD, {2 * MI: own * 2 * MI, GI: 0})
+    claimed = [limits(node.create(f"c{index}", device))["hugetlb.2MB.max"] for index, device in enumerate(devices)]
+    of_pod = node.driver.pods.limits(POD)[2 * MI]
+    assert of_pod == own * 2 * MI + sum(count * 2 * MI for count, _, _ in parts)
+    assert sum(int(limit) - own * 2 * MI for limit in claimed) + own * 2 * MI == of_pod
+
+
+# ---- settings
+
+
+def test_memory_that_is_offered_no_more_settles_and_drains_and_its_claims_stay() -> None:
+    node = OneNode()
+    node.prepare(1, some("memory-numa000", 512 * MI))
+    node.state.configure(spec(settle_seconds=10))
+    assert node.state.settling
+    devices = node.driver.devices(())
+    assert devices
+    assert all(taint.key == TAINT_SETTLING for device in devices for taint in device.taints)
+    node.state.settled()
+    assert node.driver.devices(()) == ()
+    assert [claim.uid for claim in node.state.draining()] == [uid(1)]
+    node.state.holdings[DRIVER].release(uid(1))
+    assert node.state.draining() == ()
+
+
+def test_a_claim_that_was_allocated_before_memory_was_offered_no_more_is_prepared() -> None:
+    node = OneNode()
+    node.state.configure(spec())
+    assert node.prepare(1, some("memory-numa000", 512 * MI))
+
+
+def test_ordinary_memory_is_offered_when_it_is_known_what_the_kubelet_keeps() -> None:
+    node = OneNode()
+    node.driver.system = None
+    assert {device.name for device in node.driver.devices(())} == {"hugepages-2mi-numa000", "hugepages-2mi-numa001"}
+    node.state.configure(spec(memory=MemorySettings(True, None, (ReservedMemory(0, (("memory", GI),)),))))
+    assert "memory-numa000" in {device.name for device in node.driver.devices(())}
+    node.driver.system = 512 * MI
+    assert "memory-numa001" in {device.name for device in node.driver.devices(())}
+
+
+@pytest.mark.parametrize(
+    ("reserved", "why"),
+    [
+        (ReservedMemory(7, (("memory", GI),)), "NUMA node 7, which has no memory here: those with memory are 0, 1"),
+        (ReservedMemory(0, (("hugepages_2Mi", 3 * MI),)), "3Mi is not a whole number of pages of hugepages_2Mi"),
+    ],
+)
+def test_reservations_that_are_not_possible_here_are_refused(reserved: ReservedMemory, why: str) -> None:
+    node = OneNode()
+    with pytest.raises(SettingsRefusedError, match=why):
+        node.state.configure(spec(memory=MemorySettings(True, reserved=(reserved,)), revision="r2"))
+    assert node.driver.devices(()), "the former settings stay in force"
+
+
+def test_settings_select_the_sizes_that_are_offered() -> None:
+    node = OneNode()
+    node.state.configure(spec(memory=MemorySettings(True, hugepages=())))
+    assert {device.name for device in node.driver.devices(())} == {"memory-numa000", "memory-numa001"}

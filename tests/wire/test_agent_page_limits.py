@@ -1,0 +1,132 @@
+"""The whole agent keeps the limits of hugepages in the cgroups of pods with claims, whatever else writes them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cgroup_trees import write_limits, write_tree
+from nodes import NODE, claim_object, machine, ref, share, spec
+from whole_agent import WholeNode, whole_node
+
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
+from dracpu_agent.memory_service import MemoryCompanion
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import MemorySettings
+from dracpu_sandbox.node.containerd import HookError
+from dracpu_sandbox.node.plugins import KubeletError
+
+DRIVER = "dra.memory"
+MI = 1024**2
+ENABLED = spec(memory=MemorySettings(enabled=True))
+POD = "pod-1"  # the UID of the first pod of the node
+
+
+def drivers() -> tuple[MemoryDriver]:
+    found = NumaMemory(0, CpuSet((0, 1, 2, 3)), 4 * 1024 * MI, 4, (Pages(2 * MI, 32, 32),))
+    driver = MemoryDriver(NODE, Inventory((found,)), machine())
+    driver.system = 0
+    return (driver,)
+
+
+def pages(size: int, request: str = "main") -> dict[str, Any]:
+    result = share("hugepages-2mi-numa000", 1, request)
+    return result | {"driver": DRIVER, "consumedCapacity": {"size": str(size)}}
+
+
+def pod_cgroup(node: WholeNode, limit: str = "0") -> Path:
+    """Makes the cgroup of the pod, as the kubelet does."""
+    tree = node.root / "cgroups"
+    return write_limits(write_tree(tree, f"kubepods/besteffort/pod{POD}"), {"2MB": limit})
+
+
+def limits(cgroup: Path) -> set[str]:
+    return {(cgroup / file).read_text().strip() for file in ("hugetlb.2MB.max", "hugetlb.2MB.rsvd.max")}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits until a file has been written, of which nothing in this process notifies."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the agent writes it
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[WholeNode]:
+    async with whole_node(settings=ENABLED, others=drivers, companion=MemoryCompanion) as started:
+        write_tree(started.root / "cgroups", "kubepods/besteffort")
+        started.read_machine_again()
+        await started.api.until(lambda: started.condition("MemoryReady").get("status") == "True")
+        yield started
+
+
+async def prepared(node: WholeNode, number: int, *results: dict[str, Any]) -> list[str]:
+    """Prepares a claim of the pod; returns the ids of its CDI devices."""
+    node.claim(claim_object(number, list(results), pods=[POD]))
+    devices = await node.plugins[DRIVER].prepare_one(ref(number))
+    return [cdi for device in devices for cdi in device.cdi_ids]
+
+
+async def test_the_pod_may_use_its_pages_when_its_claim_is_prepared(node: WholeNode) -> None:
+    cgroup = pod_cgroup(node)
+    await prepared(node, 1, pages(16 * MI))
+    assert limits(cgroup) == {str(16 * MI)}
+
+
+async def test_claims_add_to_what_the_spec_of_the_pod_asks_for(node: WholeNode) -> None:
+    cgroup = pod_cgroup(node, str(8 * MI))
+    await prepared(node, 1, pages(16 * MI))
+    await prepared(node, 2, pages(4 * MI))
+    assert limits(cgroup) == {str(28 * MI)}
+
+
+async def test_the_limits_are_written_before_a_container_is_created(node: WholeNode) -> None:
+    cdi = await prepared(node, 1, pages(16 * MI))
+    cgroup = pod_cgroup(node)  # the kubelet has made it late
+    await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
+    assert limits(cgroup) == {str(16 * MI)}
+
+
+async def test_a_container_is_refused_while_its_pod_has_no_cgroup(node: WholeNode) -> None:
+    cdi = await prepared(node, 1, pages(16 * MI))
+    with pytest.raises(HookError, match="the agent finds no cgroup of the pod"):
+        await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
+
+
+async def test_limits_that_the_kubelet_resets_are_written_again_and_counted(node: WholeNode) -> None:
+    cgroup = pod_cgroup(node)
+    await prepared(node, 1, pages(16 * MI))
+    for _ in range(3):
+        write_limits(cgroup, {"2MB": "0"})
+        await until(lambda: limits(cgroup) == {str(16 * MI)})
+    repairs = [line for line in (await node.probe("/metrics"))[1].splitlines() if "limit_repairs_total " in line]
+    assert float(repairs[-1].split()[-1]) >= 3
+
+
+async def test_another_agent_adds_nothing_to_limits_that_have_the_claims_already(node: WholeNode) -> None:
+    cgroup = pod_cgroup(node, str(8 * MI))
+    cdi = await prepared(node, 1, pages(16 * MI))
+    await node.stop_agent()
+    write_limits(cgroup, {"2MB": "0"})  # the kubelet resizes the pod meanwhile
+    await node.start_agent()
+    await until(lambda: limits(cgroup) == {str(24 * MI)})
+    await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
+    assert limits(cgroup) == {str(24 * MI)}
+
+
+async def test_a_claim_that_has_ended_leaves_the_pod_what_its_spec_asks_for(node: WholeNode) -> None:
+    cgroup = pod_cgroup(node, str(8 * MI))
+    await prepared(node, 1, pages(16 * MI))
+    await node.plugins[DRIVER].unprepare_one(ref(1))
+    await until(lambda: limits(cgroup) == {str(8 * MI)})
+
+
+async def test_no_pages_are_given_where_limits_cannot_be_written(node: WholeNode) -> None:
+    write_tree(node.root / "cgroups", "kubepods/besteffort")
+    (node.root / "cgroups/kubepods/cgroup.controllers").write_text("cpu memory\n")
+    node.read_machine_again()
+    await node.api.until(lambda: node.condition("MemoryReady").get("reason") == "LimitsNotWritable")
+    with pytest.raises(KubeletError, match="does not pass the hugetlb controller on"):
+        await prepared(node, 1, pages(16 * MI))
