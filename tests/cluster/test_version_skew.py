@@ -87,8 +87,10 @@ def test_upgrades_and_rollbacks_with_claims_held_change_no_container_and_no_node
 def change(helm: Helm, cluster: Cluster, *options: str, chart: Version, operator: Version, agents: Version) -> None:
     """Upgrades the release to the chart of a version, with programs of these versions, and waits for them."""
     images = {"operator.image.tag": tag_of(operator), "agent.image.tag": tag_of(agents)}
+    # the former chart has no such value
+    memory = {"agent.memory": None if chart is cluster.former else {"enabled": True}}
     with timed(f"chart {chart.name}, operator {operator.name}, agents {agents.name}"):
-        helm.upgrade(*options, values={**AT_ONCE, **images}, chart=chart.root / "charts/dra-cpu-operator")
+        helm.upgrade(*options, values={**AT_ONCE, **images, **memory}, chart=chart.root / "charts/dra-cpu-operator")
         wait_for(cluster, operator=operator, agents=agents)
 
 
