@@ -573,6 +573,45 @@ class RemoveContainerResponse(_message.Message):
 Global___RemoveContainerResponse: _TypeAlias = RemoveContainerResponse  # noqa: Y015
 
 @_typing.final
+class UpdatePodSandboxRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_FIELD_NUMBER: _builtins.int
+    LINUX_RESOURCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pod(self) -> Global___PodSandbox: ...
+    @_builtins.property
+    def linux_resources(self) -> Global___LinuxResources: ...
+    def __init__(
+        self,
+        *,
+        pod: Global___PodSandbox | None = ...,
+        linux_resources: Global___LinuxResources | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["linux_resources", b"linux_resources", "pod", b"pod"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["linux_resources", b"linux_resources", "pod", b"pod"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdatePodSandboxRequest: _TypeAlias = UpdatePodSandboxRequest  # noqa: Y015
+
+@_typing.final
+class UpdatePodSandboxResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdatePodSandboxResponse: _TypeAlias = UpdatePodSandboxResponse  # noqa: Y015
+
+@_typing.final
 class StateChangeEvent(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -651,10 +690,13 @@ class PodSandbox(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     UID_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    LINUX_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     uid: _builtins.str
     namespace: _builtins.str
+    @_builtins.property
+    def linux(self) -> Global___LinuxPodSandbox: ...
     def __init__(
         self,
         *,
@@ -662,14 +704,35 @@ class PodSandbox(_message.Message):
         name: _builtins.str = ...,
         uid: _builtins.str = ...,
         namespace: _builtins.str = ...,
+        linux: Global___LinuxPodSandbox | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "namespace", b"namespace", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "linux", b"linux", "name", b"name", "namespace", b"namespace", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PodSandbox: _TypeAlias = PodSandbox  # noqa: Y015
+
+@_typing.final
+class LinuxPodSandbox(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CGROUP_PARENT_FIELD_NUMBER: _builtins.int
+    cgroup_parent: _builtins.str
+    """the pod's cgroup, in which the runtime creates those of the containers"""
+    def __init__(
+        self,
+        *,
+        cgroup_parent: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cgroup_parent", b"cgroup_parent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinuxPodSandbox: _TypeAlias = LinuxPodSandbox  # noqa: Y015
 
 @_typing.final
 class Container(_message.Message):
@@ -761,16 +824,23 @@ class LinuxContainer(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESOURCES_FIELD_NUMBER: _builtins.int
+    OOM_SCORE_ADJ_FIELD_NUMBER: _builtins.int
+    CGROUPS_PATH_FIELD_NUMBER: _builtins.int
+    cgroups_path: _builtins.str
     @_builtins.property
     def resources(self) -> Global___LinuxResources: ...
+    @_builtins.property
+    def oom_score_adj(self) -> Global___OptionalInt: ...
     def __init__(
         self,
         *,
         resources: Global___LinuxResources | None = ...,
+        oom_score_adj: Global___OptionalInt | None = ...,
+        cgroups_path: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cgroups_path", b"cgroups_path", "oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -803,16 +873,20 @@ class LinuxContainerAdjustment(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESOURCES_FIELD_NUMBER: _builtins.int
+    OOM_SCORE_ADJ_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def resources(self) -> Global___LinuxResources: ...
+    @_builtins.property
+    def oom_score_adj(self) -> Global___OptionalInt: ...
     def __init__(
         self,
         *,
         resources: Global___LinuxResources | None = ...,
+        oom_score_adj: Global___OptionalInt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -897,7 +971,9 @@ class LinuxResources(_message.Message):
     @_builtins.property
     def cpu(self) -> Global___LinuxCPU: ...
     @_builtins.property
-    def hugepage_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___HugepageLimit]: ...
+    def hugepage_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___HugepageLimit]:
+        """without effect in containerd's default configuration: see `unified`"""
+
     @_builtins.property
     def unified(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """files of cgroup v2; the runtime keeps and repeats every one that was ever set"""
@@ -925,7 +1001,7 @@ class LinuxMemory(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def limit(self) -> Global___OptionalInt64:
-        """bytes; -1: unlimited"""
+        """bytes; -1: no limit; 0: unchanged"""
 
     def __init__(
         self,
@@ -1006,6 +1082,25 @@ class LinuxCPU(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LinuxCPU: _TypeAlias = LinuxCPU  # noqa: Y015
+
+@_typing.final
+class OptionalInt(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: _builtins.int
+    value: _builtins.int
+    def __init__(
+        self,
+        *,
+        value: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OptionalInt: _TypeAlias = OptionalInt  # noqa: Y015
 
 @_typing.final
 class OptionalInt64(_message.Message):
