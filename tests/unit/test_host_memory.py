@@ -95,7 +95,8 @@ def test_a_node_that_disappears_while_it_is_read_is_left_out(root: Path) -> None
 
 @pytest.mark.parametrize("numa", [True, False])
 def test_a_machine_whose_memory_cannot_be_read_is_an_error_that_names_the_files(root: Path, numa: bool) -> None:
-    sysfs, procfs = write_tree(LAB if numa else LAB.with_quirks(Quirk.NO_NUMA), root)
+    unknown = replace(LAB, memory=())
+    sysfs, procfs = write_tree(unknown if numa else unknown.with_quirks(Quirk.NO_NUMA), root)
     with pytest.raises(TopologyError, match=r"no memory in .*/meminfo: mount"):
         read_memory(sysfs, procfs)
 

@@ -4,14 +4,18 @@
 expected Topology without any file, so that a test can compare it with the Topology that is read from the files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from dracpu_agent.topology.topology import CoreType
 from dracpu_api.cpuset import EMPTY, CpuSet
+
+KIB_OF_SMALL: Final = 2048  # a hugepage of 2 MiB
+KIB_OF_LARGE: Final = 1 << 20  # a hugepage of 1 GiB
+TIER_OF_DRAM: Final = 4  # the kernel's number
 
 
 class Quirk(Enum):
@@ -54,6 +58,12 @@ class Memory:
     kib: int
     pages: tuple[tuple[int, int, int, int], ...] = ()  # (KiB of a page, pages, free ones, surplus ones)
     tier: int | None = None  # None: a kernel without memory tiers
+    used: int = 0  # KiB that programs use, without hugepages
+
+    @property
+    def free(self) -> int:
+        """KiB that are neither hugepages nor used."""
+        return max(0, self.kib - self.used - sum(size * count for size, count, _, _ in self.pages))
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,12 @@ class Machine:
                 masks[which] = masks.get(which, 0) | (1 << place.cpu & self.online.mask)
             sharing[what] = {which: CpuSet.of_mask(mask) for which, mask in masks.items()}
         return sharing
+
+
+def equipped(nodes: Iterable[int], gib: int, *, small: int = 0, large: int = 0) -> tuple[Memory, ...]:
+    """Returns the memory of NUMA nodes that have the same: GiB, and how many hugepages of 2 MiB and of 1 GiB."""
+    pages = ((KIB_OF_SMALL, small, small, 0), (KIB_OF_LARGE, large, large, 0))
+    return tuple(Memory(node, gib << 20, pages, TIER_OF_DRAM) for node in nodes)
 
 
 def uniform(cores: int, threads: int = 1) -> tuple[tuple[CoreType, int, int], ...]:

@@ -1,16 +1,20 @@
 """Makes a machine from the output of `dracpu-agent topology -o json` on a real machine.
 
-The export has no architecture, no core ids and no offline CPUs: the machine counts as x86_64, the lowest CPU of a core
-is its core id, and all CPUs are online. All other facts are those of the export.
+The export has no architecture, no core ids, no offline CPUs and no memory: the machine counts as x86_64, the lowest
+CPU of a core is its core id, all CPUs are online, and each NUMA node has 16 GiB without hugepages. All other facts are
+those of the export.
 """
 
 from pathlib import Path
+from typing import Final
 
 from dracpu_agent.topology.export import from_json
 from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.machines.description import Machine, Place
+from dracpu_sandbox.machines.description import Machine, Place, equipped
 from dracpu_sandbox.machines.presets import PRESETS
+
+_GIB_OF_NODE: Final = 16
 
 
 class MachineError(SandboxError):
@@ -48,4 +52,5 @@ def machine_of(name: str, topology: Topology) -> Machine:
             Place(cpu.id, cpu.core, cpu.core_id, cpu.socket, cpu.socket, cpu.numa, cpu.l3, cpu.type)
             for cpu in topology.cpus
         ),
+        memory=equipped(topology.numa_nodes, _GIB_OF_NODE),
     )

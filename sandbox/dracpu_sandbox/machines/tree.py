@@ -9,7 +9,8 @@ from typing import Final
 
 from dracpu_agent.topology.topology import CoreType
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_sandbox.machines.description import Machine, Memory, Place, Quirk
+from dracpu_sandbox.machines.description import Machine, Place, Quirk
+from dracpu_sandbox.machines.memory_files import memory_files
 
 CAPACITIES: Final[Mapping[CoreType, int]] = {"standard": 1024, "p-core": 1024, "e-core": 446, "lp-e-core": 250}
 
@@ -29,9 +30,10 @@ def write_tree(machine: Machine, root: Path) -> tuple[Path, Path]:
             node = f"node{machine.numa_id(place.numa)}"
             (sysfs / f"devices/system/cpu/cpu{place.cpu}" / node).symlink_to(f"../../node/{node}")
     (procfs / "sys/kernel").mkdir(parents=True)
-    if machine.memory:
-        (procfs / "meminfo").write_text(_meminfo(sum(memory.kib for memory in machine.memory)), encoding="ascii")
     (procfs / "sys/kernel/arch").write_text(f"{machine.arch}\n", encoding="ascii")
+    for path, content in memory_files(machine):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(content, encoding="ascii")
     return sysfs, procfs
 
 
@@ -73,7 +75,6 @@ def _files(machine: Machine) -> Iterator[tuple[str, object]]:
             yield from _topology_files(machine, place)
             yield from _cache_files(machine, place)
     yield from _node_files(machine)
-    yield from _memory_files(machine)
     yield from _pcie_files(machine)
     if Quirk.CAPACITY not in machine.quirks and any(place.type != "standard" for place in machine.places):
         low_power = machine.sharing["type"].get("lp-e-core", EMPTY)
@@ -133,33 +134,6 @@ def _node_files(machine: Machine) -> Iterator[tuple[str, object]]:
     for node, cpus in shown.items():
         directory = f"devices/system/node/node{node}"
         yield _list(machine, directory, "cpumap", "cpulist", cpus)
-
-
-def _memory_files(machine: Machine) -> Iterator[tuple[str, object]]:
-    if Quirk.NO_NUMA in machine.quirks:
-        for memory in machine.memory:
-            yield from _page_files("kernel/mm", memory)
-        return
-    for memory in machine.memory:
-        directory = f"devices/system/node/node{memory.numa}"
-        yield f"{directory}/meminfo", _meminfo(memory.kib, f"Node {memory.numa} ").rstrip()
-        yield from _page_files(directory, memory)
-    tiers = {memory.tier for memory in machine.memory if memory.tier is not None}
-    for tier in tiers:
-        nodes = CpuSet(memory.numa for memory in machine.memory if memory.tier == tier)
-        yield f"devices/virtual/memory_tiering/memory_tier{tier}/nodelist", nodes
-
-
-def _page_files(directory: str, memory: Memory) -> Iterator[tuple[str, object]]:
-    for kib, pages, free, surplus in memory.pages:
-        counts = {"nr": pages, "free": free, "surplus": surplus}
-        for name, count in counts.items():
-            yield f"{directory}/hugepages/hugepages-{kib}kB/{name}_hugepages", count
-
-
-def _meminfo(kib: int, prefix: str = "") -> str:
-    """Returns the first lines of a meminfo file."""
-    return f"{prefix}MemTotal:       {kib} kB\n{prefix}MemFree:        {kib // 2} kB\n"
 
 
 def _pcie_files(machine: Machine) -> Iterator[tuple[str, object]]:
