@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 from dra_objects import node, pod
 
-from dracpu_sandbox.scheduler.nodes import add_pod, refusal, requested, selector_matches
+from dracpu_sandbox.amounts import requested
+from dracpu_sandbox.scheduler.nodes import add_pod, refusal, selector_matches
 
 
 def asking(cpu="", memory="", **spec):

@@ -27,7 +27,12 @@ from dracpu_sandbox.apiserver.strategies import PODS
 
 JsonObject = dict[str, Any]
 
-_SUBRESOURCE_VERBS: Final = {"binding": ("create",), "log": ("get",), "status": ("get", "patch", "update")}
+_SUBRESOURCE_VERBS: Final = {
+    "binding": ("create",),
+    "log": ("get",),
+    "resize": ("get", "patch", "update"),
+    "status": ("get", "patch", "update"),
+}
 _IN_CONTAINERS: Final = {"attach", "exec", "portforward"}
 _CUSTOM_PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 _INCLUDES: Final = ("Metadata", "Object", "None")

@@ -51,6 +51,8 @@ def with_allowed_changes(kind: Kind, live: JsonObject, requested: JsonObject, su
         raise conflict(kind, name, _OUTDATED)
     if subresource == "status":
         return _with_status(live, requested)
+    if subresource == "resize":
+        return _with_resources(live, requested)
     kept = {key: stored[key] for key in (*_SET_BY_SERVER, "namespace") if key in stored}
     metadata = {**_set_by_writer(sent), "name": name, **kept}
     added = set(metadata.get("finalizers") or ()) - set(stored.get("finalizers") or ())
@@ -83,6 +85,18 @@ def _set_by_writer(sent: JsonObject) -> JsonObject:
 def _with_status(target: JsonObject, source: JsonObject) -> JsonObject:
     """Returns the target with the status of the source."""
     return {**target, "status": source["status"]} if "status" in source else _without_fields(target, {"status"})
+
+
+def _with_resources(live: JsonObject, requested: JsonObject) -> JsonObject:
+    """Returns a pod with the resources of its containers in the requested one; everything else stays as it is."""
+    spec = dict(live["spec"])
+    for group in ("containers", "initContainers"):
+        sent = {item.get("name"): item for item in requested["spec"].get(group) or ()}
+        if group in spec:
+            spec[group] = [
+                {**item, "resources": sent.get(item["name"], item).get("resources") or {}} for item in spec[group]
+            ]
+    return {**live, "spec": spec}
 
 
 def _without_fields(value: JsonObject, names: set[str]) -> JsonObject:

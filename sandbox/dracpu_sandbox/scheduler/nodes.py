@@ -1,15 +1,12 @@
 """Checks whether a pod may run on a node, apart from its devices: selectors, taints, resources."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final
 
-from dracpu_sandbox.cel.quantity import Quantity
+from dracpu_sandbox.amounts import ZERO, Amounts, amounts, requested, total
 from dracpu_sandbox.resources import JsonObject
 
-Amounts = Mapping[str, Fraction]  # by resource name
-
-_ZERO: Final = Fraction(0)
 _ONE_POD: Final[Amounts] = {"pods": Fraction(1)}
 
 
@@ -79,51 +76,16 @@ def _meets(value: str | None, operator: str, values: Sequence[str]) -> bool:
     return operator == "DoesNotExist" and value is None
 
 
-def requested(pod: JsonObject) -> dict[str, Fraction]:
-    """Returns the resources that a pod requests: those of its containers, or of an init container if higher."""
-    spec = pod["spec"]
-    peak, sidecars = dict[str, Fraction](), dict[str, Fraction]()
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":  # it keeps running together with the later containers
-            sidecars = _sum(sidecars, _requests(container))
-            peak = _largest(peak, sidecars)
-        else:
-            peak = _largest(peak, _sum(sidecars, _requests(container)))
-    total = _sum(sidecars, *(_requests(container) for container in spec.get("containers") or ()))
-    return _largest(total, peak)
-
-
-def _requests(container: JsonObject) -> dict[str, Fraction]:
-    resources = container.get("resources") or {}
-    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
-def _amounts(quantities: Mapping[str, str]) -> dict[str, Fraction]:
-    return {name: Quantity.parse(text).number for name, text in quantities.items()}
-
-
-def _sum(*parts: Amounts) -> dict[str, Fraction]:
-    total: dict[str, Fraction] = {}
-    for part in parts:
-        for name, amount in part.items():
-            total[name] = total.get(name, _ZERO) + amount
-    return total
-
-
-def _largest(left: Amounts, right: Amounts) -> dict[str, Fraction]:
-    return {name: max(left.get(name, _ZERO), right.get(name, _ZERO)) for name in {*left, *right}}
-
-
 def add_pod(used: Amounts, pod: JsonObject) -> dict[str, Fraction]:
     """Returns the used resources of a node after adding this pod."""
-    return _sum(used, requested(pod), _ONE_POD)
+    return total(used, requested(pod), _ONE_POD)
 
 
 def _lacking(pod: JsonObject, node: JsonObject, used: Amounts) -> str:
-    has = _amounts((node.get("status") or {}).get("allocatable") or {})
-    if used.get("pods", _ZERO) + 1 > has.get("pods", _ZERO):
+    has = amounts((node.get("status") or {}).get("allocatable"))
+    if used.get("pods", ZERO) + 1 > has.get("pods", ZERO):
         return "Too many pods"
     for name, amount in requested(pod).items():
-        if amount > 0 and used.get(name, _ZERO) + amount > has.get(name, _ZERO):
+        if amount > 0 and used.get(name, ZERO) + amount > has.get(name, ZERO):
             return f"Insufficient {name}"
     return ""

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from dracpu_sandbox.amounts import Amounts
 from dracpu_sandbox.resources import JsonObject, Key
-from dracpu_sandbox.scheduler.nodes import Amounts, add_pod
+from dracpu_sandbox.scheduler.nodes import add_pod
 from dracpu_sandbox.scheduler.pools import Inventory
 from dracpu_sandbox.scheduler.requests import DeviceClass
 from dracpu_sandbox.scheduler.usage import Usage

@@ -83,7 +83,7 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {  # by resource; others sho
 _SUBRESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "namespaces": ("status",),
     "nodes": ("status",),
-    "pods": ("binding", "log", "status"),
+    "pods": ("binding", "log", "resize", "status"),
     "resourceclaims.resource.k8s.io": ("status",),
     "customresourcedefinitions.apiextensions.k8s.io": ("status",),
     "daemonsets.apps": ("status",),

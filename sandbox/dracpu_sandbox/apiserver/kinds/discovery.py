@@ -27,6 +27,7 @@ _SUBRESOURCES: Final[dict[str, tuple[str, Sequence[str]]]] = {
     "status": ("", _READ_WRITE),
     "binding": ("Binding", ("create",)),
     "log": ("", ("get",)),
+    "resize": ("", _READ_WRITE),
 }
 
 

@@ -1,10 +1,9 @@
 """Defaults of pods, limited to the fields that the sandbox or its users read."""
 
-from fractions import Fraction
 from typing import Final
 
+from dracpu_sandbox.amounts import quality_of_service
 from dracpu_sandbox.apiserver.kinds.kind import JsonObject
-from dracpu_sandbox.cel.quantity import Quantity
 
 CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _SPEC: Final[JsonObject] = {
@@ -27,7 +26,7 @@ def pod_with_defaults(pod: JsonObject) -> JsonObject:
     spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
     status = {"phase": "Pending", **(pod.get("status") or {})}
     if "qosClass" not in status:
-        status["qosClass"] = quality_of_service([*spec.get("initContainers", ()), *spec.get("containers", ())])
+        status["qosClass"] = quality_of_service(spec)
     return {**pod, "spec": spec, "status": status}
 
 
@@ -46,22 +45,3 @@ def _container(container: JsonObject) -> JsonObject:
     if limits := resources.get("limits"):
         resources = {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
     return {**container, "resources": resources}
-
-
-def quality_of_service(containers: list[JsonObject]) -> str:
-    """Returns Guaranteed, Burstable or BestEffort, by the amounts of CPU and memory, which are compared as numbers."""
-    amounts = []
-    for container in containers:
-        resources = container.get("resources") or {}
-        for name in ("cpu", "memory"):
-            limit = (resources.get("limits") or {}).get(name)
-            amounts.append(((resources.get("requests") or {}).get(name, limit), limit))
-    if not any(request or limit for request, limit in amounts):
-        return "BestEffort"
-    guaranteed = all(request and limit and amount(request) == amount(limit) for request, limit in amounts)
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def amount(quantity: str) -> Fraction:
-    """Returns a quantity as a number."""
-    return Quantity.parse(quantity).number

@@ -3,20 +3,24 @@
 from collections.abc import Iterator
 from typing import Final
 
+from dracpu_sandbox.amounts import amount, quality_of_service
 from dracpu_sandbox.apiserver.kinds import problems
 from dracpu_sandbox.apiserver.kinds.checking import duplicates
 from dracpu_sandbox.apiserver.kinds.kind import JsonObject
 from dracpu_sandbox.apiserver.kinds.problems import Problem
 from dracpu_sandbox.apiserver.kinds.semantics import names
-from dracpu_sandbox.apiserver.kinds.semantics.poddefaults import CONTAINERS, amount
+from dracpu_sandbox.apiserver.kinds.semantics.poddefaults import CONTAINERS
 
 _SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
+_RESIZABLE: Final = ("cpu", "memory")
 _CHANGEABLE: Final = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 
 
 def check_pod(pod: JsonObject, old: JsonObject | None, subresource: str) -> Iterator[Problem]:
     """Yields the problems of a pod."""
     spec = pod["spec"]
+    if subresource == "resize" and old is not None:
+        yield from _resized(spec, old["spec"])
     if subresource:
         return
     if old is not None:
@@ -105,6 +109,28 @@ def _used_claims(used: list[JsonObject], path: str, claims: list[str]) -> Iterat
 def _overlap(claim: JsonObject, other: JsonObject) -> bool:
     first, second = claim.get("request"), other.get("request")
     return not first or not second or first == second
+
+
+def _resized(spec: JsonObject, old: JsonObject) -> Iterator[Problem]:
+    """Checks a resize: only CPU time and memory change, and the pod's quality of service stays."""
+    if quality_of_service(spec) != quality_of_service(old):
+        yield problems.invalid("metadata", "", "Pod QOS Class may not change as a result of resizing")
+    for group in ("containers", "initContainers"):
+        for number, (container, former) in enumerate(zip(spec.get(group) or (), old.get(group) or (), strict=True)):
+            path, resources = f"spec.{group}[{number}].resources", container.get("resources") or {}
+            yield from _amounts(resources.get("limits") or {}, resources.get("requests") or {}, path)
+            if _unresizable(resources) != _unresizable(former.get("resources") or {}):
+                yield problems.forbidden(path, "only cpu and memory resources are mutable")
+
+
+def _unresizable(resources: JsonObject) -> JsonObject:
+    return {
+        "claims": resources.get("claims") or [],
+        **{
+            kind: {name: amount(text) for name, text in (resources.get(kind) or {}).items() if name not in _RESIZABLE}
+            for kind in ("limits", "requests")
+        },
+    }
 
 
 def _changes(spec: JsonObject, old: JsonObject) -> Iterator[Problem]:
