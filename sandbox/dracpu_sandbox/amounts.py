@@ -1,6 +1,6 @@
-"""What pods request of a node, as the scheduler and the kubelet count it, and the quality of service that follows."""
+"""Computes what pods request of a node, as scheduler and kubelet count it, and the quality of service that follows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Final, Literal
 
@@ -39,22 +39,21 @@ def requested(pod: JsonObject) -> dict[str, Fraction]:
     """Returns the resources that a pod requests: those of its containers, or of an init container if higher; what its
     spec requests at the level of the pod counts instead."""
     spec = pod["spec"]
-    return {**_peak([(item, requests_of(item)) for item in _in_order(spec)]), **requests_of(spec)}
+    return {**_peak(spec, requests_of), **requests_of(spec)}
 
 
 def limit_of(pod: JsonObject, resource: str) -> Fraction | None:
     """Returns the limit of a pod's containers together; None if one of them has none, and the pod neither."""
     spec = pod["spec"]
     own = limits_of(spec).get(resource)
-    each = [(item, limits_of(item)) for item in _in_order(spec)]
-    if own is not None or not each or any(resource not in limits for _, limits in each):
+    if own is not None or any(resource not in limits_of(container) for container in containers_of(spec)):
         return own
-    return _peak(each)[resource]
+    return _peak(spec, limits_of).get(resource)
 
 
 def quality_of_service(spec: JsonObject) -> QualityOfService:
     """Returns the class of a pod, by the amounts of CPU and memory; those at the level of the pod decide, if any."""
-    levels = [spec] if spec.get("resources") else _in_order(spec)
+    levels = [spec] if spec.get("resources") else containers_of(spec)
     pairs = [
         (requests_of(level).get(name), limits_of(level).get(name)) for level in levels for name in ("cpu", "memory")
     ]
@@ -73,18 +72,18 @@ def total(*parts: Amounts) -> dict[str, Fraction]:
     return found
 
 
-def _in_order(spec: JsonObject) -> Sequence[JsonObject]:
-    """Returns all containers of a pod; the first ones are the init containers."""
-    init = [{**item, "init": True} for item in spec.get("initContainers") or ()]
-    return [*init, *(spec.get("containers") or ())]
+def containers_of(spec: JsonObject) -> list[JsonObject]:
+    """Returns all containers of a pod's spec; the first ones are the init containers."""
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
-def _peak(containers: Iterable[tuple[JsonObject, Amounts]]) -> dict[str, Fraction]:
-    """Returns the largest sum of containers that run at the same time."""
+def _peak(spec: JsonObject, figures: Callable[[JsonObject], Amounts]) -> dict[str, Fraction]:
+    """Returns the largest sum of these figures of containers that run at the same time."""
     peak, lasting = dict[str, Fraction](), dict[str, Fraction]()  # sidecars run together with all later containers
-    for container, asked in containers:
-        together = total(lasting, asked)
+    init = len(spec.get("initContainers") or ())
+    for number, container in enumerate(containers_of(spec)):
+        together = total(lasting, figures(container))
         peak = {name: max(peak.get(name, ZERO), together.get(name, ZERO)) for name in {*peak, *together}}
-        if not container.get("init") or container.get("restartPolicy") == "Always":
+        if number >= init or container.get("restartPolicy") == "Always":
             lasting = together
     return peak

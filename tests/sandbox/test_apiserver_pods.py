@@ -1,4 +1,4 @@
-"""Pods: their bindings to nodes, grace periods and logs."""
+"""Pods: their bindings to nodes, resizes, grace periods and logs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -71,6 +71,44 @@ async def test_a_pod_that_does_not_run_is_deleted_at_once(api: Caller, phase: st
     last = await api.delete(f"{PODS}/web")
     assert last["metadata"]["name"] == "web"
     assert await api.names(PODS) == []
+
+
+def resources(memory: str, **more: str) -> dict[str, Any]:
+    return {"limits": {"memory": memory, "hugepages-2Mi": "4Mi", **more}, "requests": {"memory": "64Mi", **more}}
+
+
+def resized(memory: str, **more: str) -> dict[str, Any]:
+    return {
+        "spec": {"containers": [{"name": "main", "resources": resources(memory, **more)}], "restartPolicy": "Never"}
+    }
+
+
+async def test_a_resize_changes_the_resources_of_containers_and_nothing_else(api: Caller) -> None:
+    small = pod(node="n1")
+    small["spec"]["containers"][0]["resources"] = resources("128Mi")
+    await api.create(PODS, small)
+    assert (await api.refused("PATCH", f"{PODS}/web", resized("256Mi"), "strategic"))["code"] == 422
+    found = await api.patch(f"{PODS}/web/resize", resized("256Mi"), "strategic")
+    (container,) = found["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": "256Mi", "hugepages-2Mi": "4Mi"}
+    assert (container["image"], found["spec"]["restartPolicy"]) == ("example", "Always")
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (resized("256Mi", **{"hugepages-1Gi": "1Gi"}), "only cpu and memory resources are mutable"),
+        (resized("64Mi", cpu="1"), "Pod QOS Class may not change as a result of resizing"),
+        (resized("32Mi"), "must be at most the memory limit of 32Mi"),
+    ],
+)
+async def test_a_resize_changes_memory_and_cpu_time_within_a_quality_of_service(
+    api: Caller, change: dict[str, Any], reason: str
+) -> None:
+    small = pod(node="n1")
+    small["spec"]["containers"][0]["resources"] = resources("128Mi")
+    await api.create(PODS, small)
+    assert reason in (await api.refused("PATCH", f"{PODS}/web/resize", change, "strategic"))["message"]
 
 
 async def test_logs_are_those_of_the_requested_container(api: Caller) -> None:

@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from dracpu_api.cpuset import CpuSet
+from dracpu_sandbox.machines.presets import LAB
+from dracpu_sandbox.node.cgroups import CgroupTree
 from dracpu_sandbox.node.containers import PodSandbox
 from dracpu_sandbox.node.programs import FOR_EVER
+from dracpu_sandbox.node.ram import Ram
 from dracpu_sandbox.node.runtime import SimulatedRuntime
 
 
 @pytest.fixture
 async def runtime(short_path: Path) -> AsyncIterator[SimulatedRuntime]:
-    made = SimulatedRuntime(short_path / "nri.sock", short_path / "cdi", lambda: CpuSet.parse("0-3"))
+    tree = CgroupTree(short_path / "cgroup", Ram(LAB.memory))
+    made = SimulatedRuntime(short_path / "nri.sock", short_path / "cdi", lambda: CpuSet.parse("0-3"), tree)
     await made.start()
     yield made
     await made.stop()

@@ -1,10 +1,11 @@
 """A claim with devices of two drivers, of which the other one fails after ours has prepared the claim."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from nodes import NODE, share
+from nodes import NODE, share, uid
 from one_node import OneNode, one_node
 
 from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
@@ -22,11 +23,12 @@ class OtherDriver:
     def __init__(self) -> None:
         self.broken = True
         self.unprepared: list[str] = []
+        self.cdi_ids: tuple[str, ...] = ()
 
     async def prepare(self, claim: ClaimRef) -> Sequence[PreparedDevice]:
         if self.broken:
             raise ClaimError("the card does not answer")
-        return (PreparedDevice(("card",), NODE, "nic0", None, ()),)
+        return (PreparedDevice(("card",), NODE, "nic0", None, self.cdi_ids),)
 
     async def unprepare(self, claim: ClaimRef) -> None:
         self.unprepared.append(claim.name)
@@ -71,3 +73,14 @@ async def test_the_cpus_are_free_again_after_the_pod_was_deleted_before_it_start
         world.pod("next", {"cpus": "claim-2"})
         await world.runs("next")
         assert world.pinned("next") == "main: 4-7"
+
+
+async def test_a_container_gets_what_the_cdi_devices_of_both_drivers_add() -> None:
+    async with a_pod_that_waits_for_the_other_driver() as (world, other):
+        card = {"name": "nic0", "containerEdits": {"env": ["CARD=nic0"]}}
+        spec = {"cdiVersion": "0.8.0", "kind": "example.com/nic", "devices": [card]}
+        (world.node.root / "run/cdi/nic.json").write_text(json.dumps(spec))
+        other.cdi_ids, other.broken = ("example.com/nic=nic0",), False
+        await world.runs("db")
+        environment = world.node.environment_of("default", "db", "main")
+        assert {"CARD": "nic0", f"DRA_CPUSET_{uid(1)}": "4-7"}.items() <= environment.items()

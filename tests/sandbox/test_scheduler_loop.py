@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from background import background
 from control_plane import control_plane
-from dra_objects import claim, device_class, grouped, node, pod, request, single, slice_of
+from dra_objects import NUMA, claim, device_class, grouped, node, pod, request, single, slice_of
 
 from dracpu_sandbox.controllers.scheduling import Scheduler
 from dracpu_sandbox.resources import CLAIMS, PODS
@@ -23,6 +23,7 @@ async def plane():
         yield found
 
 
+ON_NODE_0 = 'device.attributes["resource.kubernetes.io"].numaNode == 0'
 CLUSTER = [
     device_class(),
     node("n1"),
@@ -46,6 +47,60 @@ async def test_a_pod_and_its_claim_get_a_node_and_devices(plane) -> None:
     assert given["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": bound["metadata"]["uid"]}]
     assert devices_of(given) == ["g"]
     assert given["status"]["allocation"]["devices"]["results"][0]["pool"] == "n2"
+
+
+def some_memory(name, size, step, numa):
+    policy = {"default": step, "validRange": {"min": step, "step": step}}
+    return {
+        "name": name,
+        "allowMultipleAllocations": True,
+        "attributes": {NUMA: {"int": numa}},
+        "capacity": {"size": {"value": size, "requestPolicy": policy}},
+    }
+
+
+def bytes_of(name, device_class, size, **exactly):
+    exact = {"deviceClassName": device_class, "capacity": {"requests": {"size": size}}, **exactly}
+    return {"name": name, "exactly": exact}
+
+
+MEMORY = [
+    device_class(),
+    device_class("memory", driver="dra.memory"),
+    node("n1"),
+    slice_of("n1", [grouped(f"cpus-{numa}", 8, **{NUMA: numa}) for numa in (0, 1)]),
+    slice_of("n1", [some_memory("m-0", "512Mi", "4Ki", 0), some_memory("m-1", "4Gi", "4Ki", 1)], driver="dra.memory"),
+]
+
+
+async def test_cpus_and_memory_of_two_drivers_come_from_one_numa_node(plane) -> None:
+    near = {"constraints": [{"matchAttribute": NUMA}]}
+    await plane.add(
+        *MEMORY, claim("c", request("cpus", cpus=2), bytes_of("memory", "memory", "1e9"), **near), pod("p", "c")
+    )
+    await plane.bound("p")
+    given = await plane.client.get(CLAIMS, "c", "default")
+    results = given["status"]["allocation"]["devices"]["results"]
+    assert [(result["driver"], result["device"]) for result in results] == [
+        ("dra.cpu", "cpus-1"),
+        ("dra.memory", "m-1"),
+    ]
+    assert results[1]["consumedCapacity"] == {"size": "976564Ki"}  # whole pages
+
+
+async def test_claims_share_the_memory_of_a_numa_node_until_it_is_promised(plane) -> None:
+    spread = {"constraints": [{"distinctAttribute": NUMA}]}
+    await plane.add(
+        *MEMORY,
+        claim("both", bytes_of("main", "memory", "256Mi", count=2), **spread),
+        claim("rest", bytes_of("main", "memory", str(256 << 20), selectors=[{"cel": {"expression": ON_NODE_0}}])),
+        claim("more", bytes_of("main", "memory", "4Ki", selectors=[{"cel": {"expression": ON_NODE_0}}])),
+    )
+    for name in ("both", "rest", "more"):
+        await plane.add(pod(name, name))
+        await (plane.refused(name, "cannot") if name == "more" else plane.bound(name))
+    both = await plane.client.get(CLAIMS, "both", "default")
+    assert devices_of(both) == ["m-0", "m-1"]
 
 
 async def test_a_pod_that_does_not_fit_gets_a_message_and_is_retried_after_changes(plane) -> None:

@@ -7,17 +7,20 @@ what happens at each moment. It shows what containerd 2.4 does, also where that 
 - the cgroup is written from the stored record before the plugin's StartContainer hook;
 - an update of a container that is not RUNNING changes the record only, and succeeds;
 - the answer to the kubelet's update is applied after the plugin's hook has returned and its lock is free;
-- failed updates of others in a hook's reply are only logged, so the plugin does not get to know of them.
+- failed updates of others in a hook's reply are only logged, so the plugin does not get to know of them;
+- every update writes the whole record again, and what a plugin ever set in `unified` after the limits of the kubelet;
+- an update that fails half-way changes a part of the cgroup, and not the record.
 """
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Protocol
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_sandbox.errors import SandboxError
-from dracpu_sandbox.node.containers import Container, Given
+from dracpu_sandbox.node.cgroups import CgroupError
+from dracpu_sandbox.node.containers import NOTHING, Container, Given, files_of
 
 
 class HookError(SandboxError):
@@ -45,7 +48,7 @@ class Hook:
 
     event: "nri.Event.ValueType"
     container: Container
-    cpus: str = ""  # that the kubelet asks for
+    asked: Given = NOTHING  # what the kubelet asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,37 @@ Steps = Generator[Step, Given | None, None]  # a Hook is answered with what the 
 _REFUSED: Final = "the cgroup of container {} cannot be written"
 
 
+class Cgroups(Protocol):
+    """The cgroups of the containers."""
+
+    def make(self, container: Container) -> None:
+        """Makes the cgroup of a container."""
+
+    def write(self, container: Container, file: str, text: str) -> None:
+        """Writes one of its files; raises CgroupError."""
+
+    def remove(self, container: Container) -> None:
+        """Removes the cgroup, if it exists."""
+
+
+class NoCgroups:
+    """For runtimes whose containers have no cgroups but those in their records."""
+
+    def make(self, container: Container) -> None:
+        """See Cgroups."""
+
+    def write(self, container: Container, file: str, text: str) -> None:
+        """See Cgroups."""
+
+    def remove(self, container: Container) -> None:
+        """See Cgroups."""
+
+
 class Containerd:
     """The containers of a runtime, and its procedures."""
 
-    def __init__(self) -> None:
+    def __init__(self, cgroups: Cgroups | None = None) -> None:
+        self._cgroups = cgroups or NoCgroups()
         self.containers: dict[str, Container] = {}
         self.failing_updates: set[str] = set()  # containers whose cgroup cannot be written
         self.failing_starts: set[str] = set()  # containers whose program does not start
@@ -78,7 +108,7 @@ class Containerd:
         except HookError:
             yield from self._undo(made)
             raise
-        _change_record(made, given or Given())
+        _change_record(made, given or NOTHING)
         yield Moment.PLACED
         self.containers[made.id] = made
         made.stored, made.state = True, nri.CONTAINER_CREATED
@@ -88,9 +118,12 @@ class Containerd:
 
     def start(self, container: Container) -> Steps:
         """Starts a created container."""
-        container.cgroup_cpus, container.cgroup_limits = container.spec_cpus, dict(container.spec_limits)
-        yield Moment.CGROUP_WRITTEN
+        container.cgroup_cpus = container.spec_cpus
         try:
+            self._cgroups.make(container)
+            problem = self._write(container, container.record)
+            yield Moment.CGROUP_WRITTEN
+            self._check_cgroup(problem)
             yield Hook(nri.START_CONTAINER, container)
             yield Moment.START_ALLOWED
             self._check_program(container)
@@ -104,24 +137,27 @@ class Containerd:
         yield Moment.RUNNING
         yield Report(nri.POST_START_CONTAINER, container)
 
-    def update(self, container: Container, cpus: str = "") -> Steps:
+    def update(self, container: Container, asked: Given | None = None) -> Steps:
         """Changes a container's resources, as the kubelet does."""
-        given = (yield Hook(nri.UPDATE_CONTAINER, container, cpus)) or Given()
+        asked = asked or NOTHING
+        given = (yield Hook(nri.UPDATE_CONTAINER, container, asked)) or NOTHING
         yield Moment.UPDATE_ALLOWED
-        if not self._apply(container, Given(given.cpus or cpus, given.limits)):
-            raise HookError(_REFUSED.format(container.id))
+        if problem := self._apply(container, given.over(asked)):
+            raise HookError(problem)
         yield Moment.UPDATED
         yield Report(nri.POST_UPDATE_CONTAINER, container)
 
     def stop(self, container: Container) -> Steps:
         """Ends a container's program."""
         container.state, container.process = nri.CONTAINER_STOPPED, False
+        self._cgroups.remove(container)
         yield Report(nri.STOP_CONTAINER, container)
 
     def exit(self, container: Container) -> Steps:
         """The program of a RUNNING container ends by itself. This is reported before the state changes, and possibly
         before PostStartContainer or PostUpdateContainer."""
         container.process = False
+        self._cgroups.remove(container)
         yield Report(nri.STOP_CONTAINER, container)
         yield Moment.ENDED
         container.state = nri.CONTAINER_STOPPED
@@ -130,6 +166,10 @@ class Containerd:
         """Removes a container from the list."""
         self.containers.pop(container.id, None)
         yield Report(nri.REMOVE_CONTAINER, container)
+
+    def _check_cgroup(self, problem: str) -> None:
+        if problem:
+            raise HookError(f"failed to create containerd task: error during container init: {problem}")
 
     def _check_program(self, container: Container) -> None:
         if container.id in self.failing_starts or container.state == nri.CONTAINER_STOPPED:
@@ -151,24 +191,41 @@ class Containerd:
         failed: list[str] = []
         for update in updates:
             container = self.containers.get(update.container_id)  # an unknown id is not an error for any runtime
-            if container is not None and not self._apply(container, Given.of(update.linux.resources)):
+            if container is not None and self._apply(container, Given.of(update.linux.resources)):
                 failed.append(container.id)
         return failed
 
-    def _apply(self, container: Container, given: Given) -> bool:
-        """Changes the record and, if the container is RUNNING, its cgroup; on a failure the record stays as it was."""
+    def _apply(self, container: Container, given: Given) -> str:
+        """Changes the record and, if the container is RUNNING, its cgroup; on a failure the record stays as it was.
+
+        Returns why it failed; "" if it did not.
+        """
         if container.state == nri.CONTAINER_STOPPED:
-            return False
+            return f"container {container.id} has ended"
         if container.state == nri.CONTAINER_RUNNING:
             if container.id in self.failing_updates:
-                return False
+                return _REFUSED.format(container.id)
+            if problem := self._write(container, given.over(container.record)):
+                return problem
             container.cgroup_cpus = given.cpus or container.cgroup_cpus
-            container.cgroup_limits |= {**container.spec_limits, **given.limits}
         _change_record(container, given)
-        return True
+        return ""
+
+    def _write(self, container: Container, record: Given) -> str:
+        """Writes the files one after the other; returns why one of them cannot be written, or ""."""
+        for file, text in files_of(record):
+            try:
+                self._cgroups.write(container, file, text)
+            except CgroupError as error:
+                return str(error)
+            if file != "cpuset.cpus":
+                container.cgroup_limits[file] = text
+        return ""
 
 
 def _change_record(container: Container, given: Given) -> None:
     """What is not given stays, and is written again with every update."""
     container.spec_cpus = given.cpus or container.spec_cpus
+    container.spec_memory = given.memory or container.spec_memory
     container.spec_limits |= given.limits
+    container.score = container.score if given.score is None else given.score

@@ -6,18 +6,23 @@ It does not implement images, volumes, probes, grace periods, networks, heartbea
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
+from dracpu_sandbox.amounts import Amounts, amounts
 from dracpu_sandbox.client import Event, KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.events import EventRecorder
 from dracpu_sandbox.following import Following
+from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.node.admission import refusal
 from dracpu_sandbox.node.claim_cache import ClaimCache
 from dracpu_sandbox.node.delays import Delays
-from dracpu_sandbox.node.node_object import address_of
+from dracpu_sandbox.node.node_object import address_of, allocatable_of, capacity_of
 from dracpu_sandbox.node.plugin_manager import PluginManager
+from dracpu_sandbox.node.pod_cgroups import PodCgroups
 from dracpu_sandbox.node.pod_worker import PodWorker
 from dracpu_sandbox.node.pods import Pod
 from dracpu_sandbox.node.runtime import SimulatedRuntime
@@ -34,13 +39,23 @@ class Kubelet:
     """The kubelet of one node. It can run again: it keeps what a real one reads from files and statuses."""
 
     def __init__(
-        self, node_name: str, root: Path, client: KubeClient, runtime: SimulatedRuntime, delays: Delays
+        self,
+        node_name: str,
+        root: Path,
+        client: KubeClient,
+        runtime: SimulatedRuntime,
+        delays: Delays,
+        machine: Callable[[], Machine],
     ) -> None:
         self._node_name = node_name
         self._client = client
         self._runtime = runtime
         self._delays = delays
         self.plugins = PluginManager(root / "plugins_registry", delays, self._delete_slices, self._wake_all)
+        self._machine = machine
+        self._allocatable: Amounts = {}  # as is the next one, what the kubelet has found at its start
+        self._memory = 0
+        self._cgroups = PodCgroups(runtime.cgroups)
         self._claims = ClaimCache(self.plugins.find)
         self._events = EventRecorder(client, "kubelet", node_name)
         self._workers: dict[str, PodWorker] = {}  # by pod UID
@@ -52,6 +67,10 @@ class Kubelet:
 
     async def run(self) -> None:
         """Runs until it is cancelled; containers continue without it."""
+        machine = self._machine()
+        self._allocatable = amounts(allocatable_of(machine))
+        self._memory = int(amounts(capacity_of(machine))["memory"])
+        self._cgroups.start()
         self._claims.forget_preparations()
         await self._delete_slices()  # kubelet: deletes all slices of its node at its start
         async with asyncio.TaskGroup() as self._group:
@@ -87,20 +106,24 @@ class Kubelet:
         elif worker is not None:
             worker.update(pod)
         else:
-            self._workers[pod.uid] = self._worker(pod)
+            others = [known.pod.object for known in self._workers.values() if known.uses_resources]
+            self._workers[pod.uid] = self._worker(pod, refusal(pod.object, others, self._allocatable))
             self._run_worker(self._workers[pod.uid])
 
-    def _worker(self, pod: Pod) -> PodWorker:
+    def _worker(self, pod: Pod, refused: tuple[str, str] | None) -> PodWorker:
         return PodWorker(
             pod,
             self._client,
             self._runtime,
+            self._cgroups,
             self._claims,
             self._events,
             self._health_of,
             self._delays,
             node_ip=address_of(self._node_name, 0),
             pod_ip=str(pod.status.get("podIP") or address_of(self._node_name, next(self._hosts))),
+            node_memory=self._memory,
+            refusal=refused,
         )
 
     def _run_worker(self, worker: PodWorker) -> None:

@@ -11,6 +11,7 @@ node.cpuset_of("default", "web", "main")
 import asyncio
 import contextlib
 import contextvars
+import itertools
 import shutil
 import uuid
 from collections.abc import Callable
@@ -29,13 +30,16 @@ from dracpu_sandbox.errors import SandboxError, cause
 from dracpu_sandbox.events import now
 from dracpu_sandbox.logs import WRITER
 from dracpu_sandbox.machines.description import Machine
+from dracpu_sandbox.machines.memory_files import memory_files, write_over
 from dracpu_sandbox.machines.tree import shared_tree
 from dracpu_sandbox.node import runtime
 from dracpu_sandbox.node.agents import AgentEndedError, AgentHost, AgentKind, ProcessAgent, TaskAgent
+from dracpu_sandbox.node.cgroups import CgroupTree
 from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.kubelet import Kubelet, NoContainerError
 from dracpu_sandbox.node.node_object import node_of, node_status
 from dracpu_sandbox.node.plugins import RegisteredPlugin
+from dracpu_sandbox.node.ram import ORDINARY, Ram
 from dracpu_sandbox.resources import NODES
 
 UP_SECONDS: Final = 30.0
@@ -66,7 +70,14 @@ class SimulatedNode:
         self._run = self.root / "run"  # a tmpfs on real nodes: empty after a reboot
         self._var = self.root / "kubelet"
         self._log = self.agent_log or self.root / "agent.log"
-        self._runtime = runtime.SimulatedRuntime(self._run / "nri.sock", self._run / "cdi", lambda: self._online)
+        self._ram = Ram(self.machine.memory)
+        self._cgroups = CgroupTree(self.root / "cgroup", self._ram)
+        self._runtime = runtime.SimulatedRuntime(
+            self._run / "nri.sock", self._run / "cdi", lambda: self._online, self._cgroups
+        )
+        self._tree = Path()  # the files of the machine, without those about its memory
+        self._versions = itertools.count(1)  # of the folder with all files of the machine
+        self._boot_id = ""
         self._online = CpuSet()
         self._host: AgentHost = self._make_host(self.agent)
         self._kubelet: Kubelet | None = None
@@ -87,7 +98,9 @@ class SimulatedNode:
         try:
             async with KubeClient.from_kubeconfig(self.kubeconfig) as client, asyncio.TaskGroup() as group:
                 self._client, self._group = client, group
-                self._kubelet = Kubelet(self.name, self._var, client, self._runtime, self.delays)
+                self._kubelet = Kubelet(
+                    self.name, self._var, client, self._runtime, self.delays, lambda: self._present_machine
+                )
                 self._context = contextvars.copy_context()
                 await self._boot()
                 await self.start_agent()
@@ -130,6 +143,7 @@ class SimulatedNode:
     async def restart_kubelet(self) -> None:
         """Stops the kubelet and starts it again; returns when the agent is registered again."""
         await self._end_kubelet()
+        await self._register_node()
         self._start_kubelet()
         if self._agent_task is not None:
             await self._agent_is_up()
@@ -148,7 +162,9 @@ class SimulatedNode:
         await self._end_kubelet()
         await self._runtime.stop()
         await self._runtime.kill_everything()
+        self._boot_id = ""
         await asyncio.to_thread(shutil.rmtree, self._run)
+        await self._write_machine()
         await self._boot()
         if had_agent:
             await self.start_agent()
@@ -159,6 +175,47 @@ class SimulatedNode:
         await self._write_machine()
         self._runtime.update_cpus()
         self._host.read_machine_again()
+
+    def set_pages(self, numa: int, page: int, count: int) -> None:
+        """Sets how many hugepages of a size in bytes a NUMA node has, as a write to nr_hugepages does: there may become
+        fewer, pages in use become surplus pages, and the kubelet finds the new number at its next start."""
+        self._ram.set_pages(page, numa, count)
+        self._write_memory()
+
+    async def take(
+        self, namespace: str, pod: str, container: str, size: int, *, page: int = ORDINARY, touch: bool = True
+    ) -> None:
+        """Lets a container take memory: bytes of ordinary memory, or of pages of a size, which it may only reserve.
+
+        Raises NoMemoryError if it gets no pages. A container that the kernel kills has ended when this returns.
+        """
+        self._cgroups.take(self._cgroup(namespace, pod, container), page, size, touch=touch)
+        await self._runtime.complete_calls()
+
+    async def touch(self, namespace: str, pod: str, container: str, size: int, *, page: int) -> None:
+        """Lets a container touch pages that it has reserved; if it may not, it has ended when this returns."""
+        self._cgroups.touch(self._cgroup(namespace, pod, container), page, size)
+        await self._runtime.complete_calls()
+
+    @property
+    def nri_socket(self) -> Path:
+        """The socket to which the runtime's plugins connect."""
+        return self._runtime.nri.socket
+
+    @property
+    def cgroups(self) -> Path:
+        """The folder that stands for /sys/fs/cgroup."""
+        return self._cgroups.root
+
+    def cgroup_of(self, namespace: str, pod: str, container: str) -> Path:
+        """Returns the folder of a container's cgroup, which is in that of its pod; raises NoContainerError."""
+        return self._cgroups.root / self._cgroup(namespace, pod, container)
+
+    def _cgroup(self, namespace: str, pod: str, container: str) -> str:
+        found = self._runtime.nri.containers[self._container(namespace, pod, container)]
+        if not found.running:
+            raise NoContainerError(f"container {container} of pod {namespace}/{pod} is not running")
+        return found.cgroup
 
     async def kill_container(self, namespace: str, pod: str, container: str) -> None:
         """Kills a container with SIGKILL; the kubelet starts it again. Raises NoContainerError."""
@@ -197,8 +254,9 @@ class SimulatedNode:
         assert self._client is not None
         with contextlib.suppress(ConflictError):  # the Node exists since the kubelet's first start
             await self._client.create(NODES, node_of(self.name, self.machine))
+        self._boot_id = self._boot_id or str(uuid.uuid4())
         version = f"{self._runtime.nri.name}://{self._runtime.nri.version.removeprefix('v')}"
-        status = node_status(self.name, self.machine, version, str(uuid.uuid4()), now())
+        status = node_status(self.name, self._present_machine, version, self._boot_id, now())
         await self._client.patch(NODES, self.name, {"status": status}, subresource="status", kind=STRATEGIC)
 
     def _start_kubelet(self) -> None:
@@ -265,14 +323,29 @@ class SimulatedNode:
         arguments = [f"--{name}={value}" for name, value in options.items()]
         return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self._log)
 
+    @property
+    def _present_machine(self) -> Machine:
+        """The machine with its memory as it is now."""
+        return replace(self.machine, memory=self._ram.banks())
+
     async def _write_machine(self) -> None:
         """Replaces the machine's files at once: a reader gets either the old machine or the new one."""
-        tree = await asyncio.to_thread(shared_tree, self.machine, self.root.parent / "machines")
-        link, fresh = self.root / "machine", self.root / "machine.new"
+        bare = replace(self.machine, memory=())
+        tree = await asyncio.to_thread(shared_tree, bare, self.root.parent / "machines")
         self.root.mkdir(parents=True, exist_ok=True)
-        fresh.symlink_to(Path("../machines", tree.name))
+        self._tree = tree.resolve()
+        self._cgroups.on_use = self._write_memory
+        self._write_memory()
+        self._online = read_online(self.root / "machine/sys")
+
+    def _write_memory(self) -> None:
+        """Replaces the files about the machine's memory; a reader of the former ones can continue for one more time."""
+        link, fresh, number = self.root / "machine", self.root / "machine.new", next(self._versions)
+        made = self.root / f"machine-{number}"
+        write_over(self._tree, made, dict(memory_files(self._present_machine)))
+        fresh.symlink_to(made.name)
         fresh.replace(link)
-        self._online = read_online(link / "sys")
+        shutil.rmtree(self.root / f"machine-{number - 2}", ignore_errors=True)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

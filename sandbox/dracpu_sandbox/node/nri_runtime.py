@@ -14,6 +14,7 @@ container is created without it.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,7 +22,7 @@ from typing import Final, Self
 from google.protobuf.message import Message
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
-from dracpu_sandbox.node.containerd import Containerd, Hook, HookError, Moment, Report, Steps
+from dracpu_sandbox.node.containerd import Cgroups, Containerd, Hook, HookError, Moment, Report, Steps
 from dracpu_sandbox.node.containers import Container, Given, PodSandbox, next_container_id
 from dracpu_sandbox.node.nri_wire import CallError, ConnectionLost, PluginConnection
 
@@ -48,7 +49,13 @@ class NriRuntime:
     """The runtime. Tests may change its attributes at any time."""
 
     def __init__(
-        self, socket: Path, *, name: str = "containerd", version: str = "v2.4.0", nri_version: str = "v0.12.2"
+        self,
+        socket: Path,
+        *,
+        name: str = "containerd",
+        version: str = "v2.4.0",
+        nri_version: str = "v0.12.2",
+        cgroups: Cgroups | None = None,
     ):
         self.socket = socket
         self.name = name
@@ -62,7 +69,7 @@ class NriRuntime:
         self.containers_per_chunk: int | None = None  # Synchronize in several requests
         self.before_chunk: Callable[[int], None] | None = None  # called with the number of each chunk
         self.refuse_registration = ""
-        self.containerd = Containerd()
+        self.containerd = Containerd(cgroups)
         self.containers = self.containerd.containers
         self.at_moment: Callable[[Moment, Container], Awaitable[None]] = _go_on
         self.connections = 0  # number of registrations so far
@@ -137,10 +144,13 @@ class NriRuntime:
         env: Sequence[str] = (),
         cdi_devices: Sequence[str] = (),
         cpus: str = "",
+        asked: Given | None = None,
         start: bool = True,
     ) -> str:
         """Creates and starts a container; returns its id. Raises HookError where the kubelet would get an error."""
         made = Container(next_container_id(), pod, name, tuple(env), tuple(cdi_devices), spec_cpus=cpus)
+        if asked is not None:
+            made.spec_memory, made.spec_limits, made.score = asked.memory, dict(asked.limits), asked.score or 0
         await self._carry_out(self.containerd.create(made), made)
         if start:
             await self.start_container(made.id)
@@ -161,10 +171,21 @@ class NriRuntime:
         container = self.containers[container_id]
         await self._carry_out(self.containerd.remove(container), container)
 
-    async def update_container(self, container_id: str, *, cpus: str = "") -> None:
+    async def update_container(self, container_id: str, *, cpus: str = "", asked: Given | None = None) -> None:
         """Changes the container's resources, as the kubelet does; its CPU manager may set cpus. Raises HookError."""
         container = self.containers[container_id]
-        await self._carry_out(self.containerd.update(container, cpus), container)
+        await self._carry_out(self.containerd.update(container, asked or Given(cpus)), container)
+
+    async def update_pod(self, pod: PodSandbox, asked: Given) -> None:
+        """Announces new resources of a pod, as the kubelet does before it changes them. Raises HookError."""
+        if self.subscribed and not self.subscribed & 1 << (nri.UPDATE_POD_SANDBOX - 1):
+            return
+        request = nri.UpdatePodSandboxRequest(pod=pod.message(), linux_resources=asked.message())
+        async with self._nri_lock:
+            try:
+                await self._call("UpdatePodSandbox", request)
+            except CallError as error:
+                raise HookError(str(error)) from error
 
     def cpuset_of(self, container_id: str) -> str:
         """Returns the cpuset of a container's cgroup; "" allows all CPUs."""
@@ -202,7 +223,7 @@ class NriRuntime:
         pod, container = step.container.pod.message(), self._message(step.container)
         request = kind(pod=pod, container=container)
         if isinstance(request, nri.UpdateContainerRequest) and isinstance(step, Hook):
-            request.linux_resources.cpu.cpus = step.cpus
+            request.linux_resources.CopyFrom(step.asked.message())
         async with self._nri_lock:
             try:
                 if self.own_methods or step.event in _ALWAYS_METHODS:
@@ -225,7 +246,9 @@ class NriRuntime:
             if made.id in updated or len(set(updated)) < len(updated):
                 raise HookError("conflicting updates in one answer")
             self.containerd.apply(response.update)
-            return Given.of(response.adjust.linux.resources)
+            adjusted = response.adjust.linux
+            score = adjusted.oom_score_adj.value if adjusted.HasField("oom_score_adj") else None
+            return replace(Given.of(adjusted.resources), score=score)
         if step.event == nri.STOP_CONTAINER:
             self.containerd.apply(nri.StopContainerResponse.FromString(answer).update)
         if step.event == nri.UPDATE_CONTAINER:

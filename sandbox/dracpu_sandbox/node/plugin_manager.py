@@ -21,6 +21,7 @@ from dracpu_sandbox.node.plugins import KubeletError, RegisteredPlugin, register
 
 STARTING_SECONDS: Final = 0.02  # between two checks while a driver is starting
 STARTING_CHECKS: Final = 500
+LAST_CHECKS: Final = 25  # after a registration: an agent has a socket for each of its drivers
 _HEALTH: Final = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy", health.UNKNOWN: "Unknown"}
 
 log = structlog.get_logger("kubelet")
@@ -148,7 +149,7 @@ class PluginManager:
         known.tasks.append(group.create_task(watch, name=f"{driver} connection"))
         if plugin.health_service:
             known.tasks.append(group.create_task(self._follow_health(plugin), name=f"{driver} health"))
-        self._quick_checks = 0
+        self._quick_checks = min(self._quick_checks, LAST_CHECKS)
         registered, self._registered = self._registered, asyncio.Event()
         registered.set()
 

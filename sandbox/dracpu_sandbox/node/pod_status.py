@@ -1,12 +1,13 @@
 """Builds the status that the kubelet writes to a pod, without I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from dracpu_sandbox.node.pods import ContainerSpec, Phase, Pod, Run, Runs
 from dracpu_sandbox.resources import JsonObject, conditions_of
 
+RESIZING: Final = "PodResizeInProgress"
 PINNED: Final = "sandbox.dra.cpu/Pinned"
 _CREATING: Final = "ContainerCreating"
 
@@ -23,6 +24,8 @@ class Seen:
     node_ip: str
     pod_ip: str
     now: str
+    resources: Mapping[str, JsonObject] = field(default_factory=dict)  # of running containers, by name
+    resize_problem: str = ""  # why the resources cannot become those of the spec
 
 
 def status_of(pod: Pod, seen: Seen) -> JsonObject:
@@ -42,6 +45,8 @@ def status_of(pod: Pod, seen: Seen) -> JsonObject:
         _condition(PINNED, bool(pinned), "Running" if pinned else "NothingRuns", pinned),
     ]
     former = conditions_of(pod.object)
+    if seen.resize_problem:
+        conditions.append(_condition(RESIZING, True, "Error", seen.resize_problem))
     status: JsonObject = {
         "phase": seen.phase,
         "conditions": [_turned(condition, former.get(condition["type"]), seen.now) for condition in conditions],
@@ -50,11 +55,20 @@ def status_of(pod: Pod, seen: Seen) -> JsonObject:
         "startTime": pod.status.get("startTime") or seen.now,
         "containerStatuses": [_container_status(container, seen) for container in main],
     }
+    if RESIZING in former and not seen.resize_problem:
+        status["conditions"].append({"type": RESIZING, "$patch": "delete"})
     if init:
         status["initContainerStatuses"] = [_container_status(container, seen) for container in init]
     if seen.has_sandbox:
         status |= {"podIP": seen.pod_ip, "podIPs": [{"ip": seen.pod_ip}]}
     return status
+
+
+def refused_status(pod: Pod, refusal: tuple[str, str], now: str) -> JsonObject:
+    """Returns the status of a pod that the kubelet does not take."""
+    reason, message = refusal
+    started = pod.status.get("startTime") or now
+    return {"phase": "Failed", "reason": reason, "message": message, "startTime": started, "conditions": []}
 
 
 def _initialized(container: ContainerSpec, run: Run) -> bool:
@@ -95,6 +109,9 @@ def _container_status(container: ContainerSpec, seen: Seen) -> JsonObject:
     }
     if run.id:
         status["containerID"] = f"containerd://{run.id}"
+    if resources := seen.resources.get(container.name):
+        status["resources"] = resources
+        status["allocatedResources"] = resources.get("requests") or {}
     if seen.health.get(container.name):
         status["allocatedResourcesStatus"] = list(seen.health[container.name])
     return status

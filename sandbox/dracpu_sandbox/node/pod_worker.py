@@ -14,11 +14,14 @@ from dracpu_sandbox.client import KubeClient, NotFoundError
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.events import EventRecorder, now
 from dracpu_sandbox.node.claim_cache import AllocatedClaim, ClaimCache
+from dracpu_sandbox.node.containers import KILLED
 from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.plugins import KubeletError
-from dracpu_sandbox.node.pod_status import Seen, status_of
+from dracpu_sandbox.node.pod_cgroups import PodCgroups
+from dracpu_sandbox.node.pod_status import Seen, refused_status, status_of
 from dracpu_sandbox.node.pods import HOLD_ANNOTATION, ContainerSpec, Pod, Run, due, phase_of, restart_delay
-from dracpu_sandbox.node.runtime import KILLED, RuntimeDownError, SimulatedRuntime
+from dracpu_sandbox.node.resizing import Resizer
+from dracpu_sandbox.node.runtime import RuntimeDownError, SimulatedRuntime
 from dracpu_sandbox.resources import CLAIMS, PODS, JsonObject
 
 HealthOf = Callable[[str, str, str], tuple[str, str]]  # driver, pool, device -> health, message
@@ -39,6 +42,7 @@ class PodWorker:
     pod: Pod  # its last known version
     client: KubeClient
     runtime: SimulatedRuntime
+    cgroups: PodCgroups
     claims: ClaimCache
     events: EventRecorder
     health_of: HealthOf
@@ -46,6 +50,8 @@ class PodWorker:
     _: KW_ONLY
     node_ip: str
     pod_ip: str
+    node_memory: int  # bytes
+    refusal: tuple[str, str] | None = None  # why the kubelet does not take the pod: reason and message
 
     def __post_init__(self) -> None:
         self._runs: dict[str, Run] = {}
@@ -56,6 +62,13 @@ class PodWorker:
         self._crashed_until: dict[str, float] = {}  # containers that wait before their next start
         self._failures = 0  # consecutive failed attempts
         self._awaits_resync = False
+        self._resizer = self._new_resizer()
+        self._ended = False  # whether its containers have ended for ever
+
+    @property
+    def uses_resources(self) -> bool:
+        """Whether what the pod requests is not free for others."""
+        return self.refusal is None and not self._ended
 
     @property
     def _leaving(self) -> bool:
@@ -85,9 +98,12 @@ class PodWorker:
     async def run(self) -> None:
         """Runs until the pod is deleted."""
         self._adopt()
-        if self.pod.status.get("phase") not in _OVER:
+        if self.refusal is not None:
+            self.events.emit(self.pod.object, *self.refusal, warning=True)
+        elif self.pod.status.get("phase") not in _OVER:
             await self._live()
         await self._repeat("end", self._end)
+        self._ended = True
         await self._repeat("report", self._report)
         while not self._leaving:
             await self._woken()
@@ -135,7 +151,7 @@ class PodWorker:
             run = self._runs.get(known.name)
             if run is None or run.id != known.id or run.state != "running" or known.running:
                 continue
-            ended = run.finished(known.exit_code, now())
+            ended = run.finished(known.exit_code, now(), known.end_reason)
             delay = restart_delay(ended.restarts, self.delays.crash, self.delays.crash_most)
             if delay and not self._leaving:
                 ended = ended.holding("CrashLoopBackOff", f"back-off {delay:g}s restarting failed container")
@@ -154,12 +170,16 @@ class PodWorker:
             problems = [problem for name in ready if (problem := await self._start(self.pod.container(name)))]
             if problems:
                 raise PodTroubleError("; ".join(problems))
+        sandbox = self.runtime.pod(self.pod.uid)
+        if sandbox is not None and not self._leaving:
+            await self._resizer.resize(self.pod.object, sandbox)
         self._failures = 0
 
     def _startable(self) -> list[str]:
         return [name for name in due(self.pod, self._runs) if name not in self._crashed_until]
 
     async def _make_sandbox(self) -> None:
+        cgroup = self.cgroups.make(self.pod.object)
         if self.pod.is_held:  # kubelet: volumes are mounted before claims are prepared
             raise PodTroubleError(f"the pod is held by its annotation {HOLD_ANNOTATION}")
         try:
@@ -170,11 +190,16 @@ class PodWorker:
             self._awaits_resync = True
             raise
         try:
-            self.runtime.run_pod(self.pod.namespace, self.pod.name, self.pod.uid)
+            self.runtime.run_pod(self.pod.namespace, self.pod.name, self.pod.uid, cgroup)
         except RuntimeDownError as error:
             message = f"Failed to create pod sandbox: {error}"
             self.events.emit(self.pod.object, "FailedCreatePodSandBox", message, warning=True)
             raise
+        self._resizer = self._new_resizer()
+
+    def _new_resizer(self) -> Resizer:
+        """Starts from the resources in the pod's spec, which a pod without a sandbox gets at once."""
+        return Resizer(self.runtime, self.cgroups, self.pod.object, self.node_memory)
 
     async def _find_claims(self) -> list[AllocatedClaim]:
         found = []
@@ -210,6 +235,7 @@ class PodWorker:
                 env=container.env,
                 cdi_devices=self._cdi_devices(container),
                 program=container.program,
+                asked=self._resizer.resources(container.name),
             )
             failing = "RunContainerError"
             await self.runtime.start_container(made)
@@ -244,6 +270,7 @@ class PodWorker:
         self._record_ends()
         await self.claims.unprepare(self.pod.uid)
         self.runtime.remove_pod(self.pod.uid)
+        self.cgroups.remove(self.pod.object)
 
     async def _delete(self) -> None:
         """Removes containers and the pod object. Until then, ended containers keep their logs."""
@@ -265,7 +292,10 @@ class PodWorker:
     async def _report(self) -> None:
         if self._gone:
             return
-        status = status_of(self.pod, self._seen())
+        if self.refusal is not None:
+            status = refused_status(self.pod, self.refusal, now())
+        else:
+            status = status_of(self.pod, self._seen())
         if _plain(status) == self._reported:
             return
         with contextlib.suppress(NotFoundError):  # it was deleted meanwhile
@@ -275,15 +305,13 @@ class PodWorker:
     def _seen(self) -> Seen:
         phase = phase_of(self.pod, self._runs)
         ended = self.pod.status.get("phase")
-        cpus = {
-            known.name: str(self.runtime.cpus_of(known.id))
-            for known in self.runtime.containers_of(self.pod.uid)
-            if known.running
-        }
+        running = [known for known in self.runtime.containers_of(self.pod.uid) if known.running]
         return Seen(
             phase=ended if ended in _OVER else phase,
             runs=self._runs,
-            cpus=cpus,
+            cpus={known.name: str(self.runtime.cpus_of(known.id)) for known in running},
+            resources={known.name: self._resizer.shown(known.name, known.spec_memory) for known in running},
+            resize_problem=self._resizer.problem,
             health={container.name: self._health(container) for container in self.pod.containers},
             has_sandbox=self.runtime.pod(self.pod.uid) is not None,
             node_ip=self.node_ip,

@@ -1,7 +1,7 @@
 """The simulated container runtime: containerd's interface for the kubelet, based on a runtime that speaks NRI.
 
-A container has a cpuset and a program (programs.py), and logs on which CPUs it may run. It survives a restart of the
-runtime, as containerd's shims ensure, but not a reboot.
+A container has a cgroup and a program (programs.py), and logs on which CPUs it may run. It survives a restart of the
+runtime, as containerd's shims ensure, but not a reboot. The kernel may kill it when it takes memory.
 """
 
 import asyncio
@@ -13,15 +13,13 @@ from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.node.cdi import environment_of
-from dracpu_sandbox.node.containers import Container, PodSandbox
+from dracpu_sandbox.node.cgroups import CgroupTree
+from dracpu_sandbox.node.containers import KILLED, Container, Given, PodSandbox
 from dracpu_sandbox.node.nri_runtime import NriRuntime
 from dracpu_sandbox.node.programs import Program
 
 VERSION: Final = "v2.4.2"  # containerd
 NRI_VERSION: Final = "v0.12.3"  # containerd 2.4.0 and newer have it
-KILLED: Final = 137  # the exit code of a container that was killed
-
-
 _T = TypeVar("_T")
 
 
@@ -34,12 +32,34 @@ def effective_cpus(configured: str, online: CpuSet) -> CpuSet:
     return CpuSet.parse(configured) & online or online
 
 
+class _ContainerCgroups:
+    """The cgroups of containers, in those of their pods."""
+
+    def __init__(self, tree: CgroupTree) -> None:
+        self._tree = tree
+
+    def make(self, container: Container) -> None:
+        """See Cgroups."""
+        self._tree.make(container.cgroup, score=container.score)
+
+    def write(self, container: Container, file: str, text: str) -> None:
+        """See Cgroups."""
+        self._tree.write(container.cgroup, file, text)
+
+    def remove(self, container: Container) -> None:
+        """See Cgroups."""
+        self._tree.remove(container.cgroup)
+
+
 class SimulatedRuntime:
     """The container runtime of one node."""
 
-    def __init__(self, socket: Path, cdi_dir: Path, online: Callable[[], CpuSet]) -> None:
-        self.nri = NriRuntime(socket, version=VERSION, nri_version=NRI_VERSION)
+    def __init__(self, socket: Path, cdi_dir: Path, online: Callable[[], CpuSet], cgroups: CgroupTree) -> None:
+        own = _ContainerCgroups(cgroups)
+        self.nri = NriRuntime(socket, version=VERSION, nri_version=NRI_VERSION, cgroups=own)
         self.nri.on_change = self.update_cpus
+        self.cgroups = cgroups
+        cgroups.on_kill = self._killed
         self.on_change: Callable[[str], None] = lambda pod_uid: None  # called when a container of this pod has changed
         self._cdi_dir = cdi_dir
         self._online = online
@@ -66,6 +86,7 @@ class SimulatedRuntime:
         for task in (*self._calls, *endings):
             task.cancel()
         await asyncio.gather(*self._calls, *endings, return_exceptions=True)
+        self.cgroups.clear()
         self._sandboxes.clear()
         self.nri.containers.clear()
 
@@ -79,10 +100,10 @@ class SimulatedRuntime:
         """Returns the sandbox of a pod, or None."""
         return self._sandboxes.get(uid)
 
-    def run_pod(self, namespace: str, name: str, uid: str) -> PodSandbox:
-        """Creates the sandbox of a pod."""
+    def run_pod(self, namespace: str, name: str, uid: str, cgroup: str = "") -> PodSandbox:
+        """Creates the sandbox of a pod, whose cgroup exists."""
         self._require_up()
-        self._sandboxes[uid] = PodSandbox(name, namespace, uid)
+        self._sandboxes[uid] = PodSandbox(name, namespace, uid, cgroup or f"pod{uid}")
         return self._sandboxes[uid]
 
     def remove_pod(self, uid: str) -> None:
@@ -94,11 +115,28 @@ class SimulatedRuntime:
         return [known for known in self.nri.containers.values() if known.pod.uid == pod_uid]
 
     async def create(
-        self, pod: PodSandbox, name: str, *, env: Sequence[str], cdi_devices: Sequence[str], program: Program
+        self,
+        pod: PodSandbox,
+        name: str,
+        *,
+        env: Sequence[str],
+        cdi_devices: Sequence[str],
+        program: Program,
+        asked: Given | None = None,
     ) -> str:
         """Creates a container; returns its id. Raises HookError, UnresolvableError, RuntimeDownError."""
         self._require_up()
-        return await self._complete(self._create(pod, name, env, cdi_devices, program))
+        return await self._complete(self._create(pod, name, env, cdi_devices, program, asked))
+
+    async def update_pod(self, pod: PodSandbox, asked: Given) -> None:
+        """Announces new resources of a pod. Raises HookError, RuntimeDownError."""
+        self._require_up()
+        await self._complete(self.nri.update_pod(pod, asked))
+
+    async def update_container(self, container_id: str, asked: Given) -> None:
+        """Changes the resources of a container. Raises HookError, RuntimeDownError."""
+        self._require_up()
+        await self._complete(self.nri.update_container(container_id, asked=asked))
 
     async def start_container(self, container_id: str) -> None:
         """Starts a created container. Raises HookError."""
@@ -116,11 +154,19 @@ class SimulatedRuntime:
         await self._complete(self.nri.remove_container(container_id))
 
     async def _create(
-        self, pod: PodSandbox, name: str, env: Sequence[str], cdi_devices: Sequence[str], program: Program
+        self,
+        pod: PodSandbox,
+        name: str,
+        env: Sequence[str],
+        cdi_devices: Sequence[str],
+        program: Program,
+        asked: Given | None,
     ) -> str:
         # containerd: CDI devices are injected before the hook, so that plugins see their variables.
         injected = await asyncio.to_thread(environment_of, self._cdi_dir, cdi_devices)
-        made = await self.nri.create_container(pod, name, env=[*env, *injected], cdi_devices=cdi_devices, start=False)
+        made = await self.nri.create_container(
+            pod, name, env=[*env, *injected], cdi_devices=cdi_devices, asked=asked, start=False
+        )
         self.nri.containers[made].program = program
         return made
 
@@ -135,15 +181,28 @@ class SimulatedRuntime:
             if container.ending is not None:
                 await asyncio.wait((container.ending,))  # it is ending by itself, and plugins get the event
             return
+        await self._kill(container, KILLED)
+
+    async def _kill(self, container: Container, exit_code: int, reason: str = "") -> None:
         if container.ending is not None:
             container.ending.cancel()
-        await self._end(container, KILLED)
+        await self._end(container, exit_code, reason)
 
-    async def _complete(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Completes a call even if the calling kubelet is cancelled, so that plugins never see half of a call."""
+    def _killed(self, cgroup: str, exit_code: int, reason: str) -> None:
+        """The kernel has killed a container, which is reported like any other end."""
+        for container in self.nri.containers.values():
+            if container.cgroup == cgroup and container.state != nri.CONTAINER_STOPPED:
+                self._begin(self._kill(container, exit_code, reason))
+
+    def _begin(self, call: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
         task = asyncio.create_task(call, name="runtime call")
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        return task
+
+    async def _complete(self, call: Coroutine[Any, Any, _T]) -> _T:
+        """Completes a call even if the calling kubelet is cancelled, so that plugins never see half of a call."""
+        task = self._begin(call)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -178,9 +237,9 @@ class SimulatedRuntime:
         await asyncio.sleep(container.program.seconds or 0)
         await self._end(container, container.program.exit_code)
 
-    async def _end(self, container: Container, exit_code: int) -> None:
+    async def _end(self, container: Container, exit_code: int, reason: str = "") -> None:
         if container.state != nri.CONTAINER_STOPPED:
-            container.exit_code = exit_code
+            container.exit_code, container.end_reason = exit_code, reason
             await self.nri.stop_container(container.id)
             self.on_change(container.pod.uid)
 
