@@ -192,7 +192,13 @@ class Agent:
             registration=worst_registration(
                 {name: service.kubelet.registration for name, service in self._services.items()}
             ),
-            slices=worst_slices({name: service.slices.state for name, service in self._services.items()}),
+            slices=worst_slices(
+                {
+                    name: service.slices.state
+                    for name, service in self._services.items()
+                    if self.node.holdings[name].driver.offers
+                }
+            ),
             checkpoint_problem=self._state_file.problem,
             checkpoint_damage=self._damage,
             machine_problem=self._hotplug.problem,
@@ -224,7 +230,7 @@ async def run(options: RunOptions) -> None:
     report_not_offered(topology)
     reach = access.from_kubeconfig(options.kubeconfig) if options.kubeconfig else access.in_cluster()
     async with ApiClient(reach, version=__version__) as api:
-        agent = Agent(options, topology, api, *await _memory(options, topology))
+        agent = Agent(options, topology, api, *await other_drivers(options, topology))
         serving = asyncio.create_task(agent.run(), name="agent")
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, agent.read_machine_again)
@@ -244,10 +250,10 @@ async def run(options: RunOptions) -> None:
             watching.cancel()
 
 
-async def _memory(
+async def other_drivers(
     options: RunOptions, topology: Topology
 ) -> tuple[Sequence[Driver[Any, Any]], Callable[[Shared], Companion] | None]:
-    """The driver of memory and its companion, if the options ask for them."""
+    """The drivers beside the one of CPUs that the options ask for, and what makes their companion."""
     if options.memory_cgroups is None:
         return (), None
     from dracpu_agent.memory_service import memory_parts  # noqa: PLC0415 - an agent of CPUs alone does not load it

@@ -1,9 +1,10 @@
-"""Creates the objects that the chart installs: CRDs, the DeviceClass, and a first CpuDriverConfig."""
+"""Creates the objects that the chart installs: CRDs, the DeviceClasses, and a first CpuDriverConfig."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
-from dracpu_api.names import DRIVER
+from dracpu_api.names import CLASSES_OF_MEMORY, DRIVER, DRIVER_MEMORY
 from dracpu_api.objects.definitions import CUSTOM_RESOURCES, definition
 from dracpu_sandbox.client import ConflictError, KubeClient, KubeError
 from dracpu_sandbox.errors import SandboxError
@@ -30,20 +31,32 @@ async def install(client: KubeClient, config: JsonObject | None) -> None:
         await _ensure(client, CRDS, definition(resource))
     for name in _NAMESPACES:
         await _ensure(client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    await _ensure(client, DEVICE_CLASSES, device_class())
+    for device_class in device_classes():
+        await _ensure(client, DEVICE_CLASSES, device_class)
     for served in (CONFIGS, CPU_NODES):
         await _until_served(client, served)
     if config is not None:
         await _ensure(client, CONFIGS, config)
 
 
-def device_class() -> JsonObject:
-    """Returns the DeviceClass that claims refer to."""
+def device_classes() -> Iterator[JsonObject]:
+    """Yields the DeviceClasses that claims refer to."""
+    yield _device_class(DRIVER, f'device.driver == "{DRIVER}"')
+    attributes = 'device.attributes["resource.kubernetes.io"]'
+    for name, page_size in zip(CLASSES_OF_MEMORY, ("", "2Mi", "1Gi"), strict=True):
+        pages = f' && {attributes}.pageSize == "{page_size}"' if page_size else ""
+        expression = (
+            f'device.driver == "{DRIVER_MEMORY}" && {attributes}.hugeTLB == {str(bool(page_size)).lower()}{pages}'
+        )
+        yield _device_class(name, expression)
+
+
+def _device_class(name: str, expression: str) -> JsonObject:
     return {
         "apiVersion": DEVICE_CLASSES.api_version,
         "kind": DEVICE_CLASSES.kind,
-        "metadata": {"name": DRIVER},
-        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
     }
 
 

@@ -13,7 +13,7 @@ from dracpu_sandbox.machines.tree import directory, write_tree
 
 def files(root: Path) -> dict[str, str]:
     """Returns all files below a folder, through links to folders as well."""
-    found = {}
+    found: dict[str, str] = {}
     for path in root.iterdir():
         below = files(path) if path.is_dir() else {"": path.read_text()}
         found |= {f"{path.name}/{name}": text for name, text in below.items()}

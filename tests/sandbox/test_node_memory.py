@@ -1,7 +1,10 @@
 """The memory of a simulated node: its files, its Node object, its cgroups, and containers that take memory."""
 
+from functools import partial
+from typing import Any
+
 import pytest
-from memory_node import GI, LARGE, LIMITS, MI, SMALL, container, content, memory_node
+from memory_node import GI, LARGE, LIMITS, MI, SMALL, MemoryNode, container, content, memory_node
 from nodes import NODE
 from nri_plugin import created, refusal, resources, small_plugin
 from one_node import one_node
@@ -223,20 +226,20 @@ async def test_the_kernel_kills_by_use_and_score_when_numa_nodes_have_no_memory_
         assert here.main(other)["restartCount"] == 0
 
 
+def waits(here: MemoryNode, pod: str, reason: str) -> bool:
+    """Whether a pod's container waits after a start that failed for this reason."""
+    waiting = here.main(pod).get("state", {}).get("waiting", {})
+    return waiting.get("reason") == "RunContainerError" and reason in waiting["message"]
+
+
 async def test_what_the_kernel_does_not_accept_prevents_the_start_of_a_container() -> None:
-    wrong = {"mems": "7"}, {"memory_high": "much"}, {"memory_unknown": "1"}
+    wrong: tuple[dict[str, Any], ...] = ({"mems": "7"}, {"memory_high": "much"}, {"memory_unknown": "1"})
     reasons = "cpuset.mems: invalid argument", "memory.high: invalid argument", "no such file or directory"
     async with memory_node() as here:
         here.plugin.answers["CreateContainer"] = lambda request: created(**wrong[int(request.pod.name)])
         for number, reason in enumerate(reasons):
             here.world.pod(str(number))
-            await here.world.api.until(
-                lambda number=number, reason=reason: (
-                    (waiting := here.main(str(number)).get("state", {}).get("waiting", {})).get("reason")
-                    == "RunContainerError"
-                    and reason in waiting["message"]
-                )
-            )
+            await here.world.api.until(partial(waits, here, str(number), reason))
 
 
 async def test_a_refused_creation_leaves_the_pods_cgroup() -> None:
@@ -258,7 +261,11 @@ async def test_a_refused_creation_leaves_the_pods_cgroup() -> None:
 
 async def test_what_a_plugin_sets_in_unified_lands_and_its_limit_of_hugepages_is_dropped() -> None:
     async with memory_node() as here:
-        keys = {"hugetlb_2MB_max": "3000000", "hugetlb_2MB_rsvd_max": str(4 * MI), "memory_min": str(MI)}
+        keys: dict[str, Any] = {
+            "hugetlb_2MB_max": "3000000",
+            "hugetlb_2MB_rsvd_max": str(4 * MI),
+            "memory_min": str(MI),
+        }
         here.plugin.answers["CreateContainer"] = lambda request: created(pages=0, memory=64 * MI, **keys)
         await here.run("web", container(limits={"memory": "32Mi"}))
         files = "hugetlb.2MB.max", "hugetlb.2MB.rsvd.max", "memory.min", "memory.max"

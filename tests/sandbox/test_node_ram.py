@@ -1,5 +1,7 @@
 """The memory of a simulated machine adds up, whatever containers and administrators do with it."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +24,7 @@ steps = st.lists(
 )
 
 
-def play(ram: Ram, step: tuple) -> None:
+def play(ram: Ram, step: tuple[Any, ...]) -> None:
     """Does a step if the kernel allows it."""
     match step:
         case ("take", owner, page, count):

@@ -1,6 +1,7 @@
 """In-place resizes on a simulated node: who is called when, and what they do to the cgroups."""
 
 import asyncio
+from typing import Any
 
 from memory_node import LIMITS, MI, SMALL, container, content, memory_node
 from nri_plugin import created, refusal, updated
@@ -33,7 +34,7 @@ def shown(here):
 
 
 async def test_a_growing_pod_is_announced_before_its_cgroup_and_its_container_are_changed() -> None:
-    seen = []
+    seen: list[Any] = []
 
     async with memory_node() as here:
 
@@ -112,7 +113,7 @@ async def test_a_plugin_can_stop_a_growth_until_the_spec_is_taken_back() -> None
         async with asyncio.timeout(10):
             await again.wait()
         await here.world.api.until(lambda: here.condition("web", RESIZING))
-        condition = here.condition("web", RESIZING)
+        condition = here.condition("web", RESIZING) or {}
         assert (condition["reason"], condition["message"]) == ("Error", "pages are promised")
         assert content(here.pod_cgroup("web"), "memory.max", LIMITS[0]) == [str(128 * MI), str(32 * MI)]
         assert shown(here)["limits"]["memory"] == "128Mi"
@@ -162,7 +163,7 @@ async def test_pages_that_are_reserved_and_not_touched_end_the_program_after_a_r
 
 async def test_what_a_plugin_set_in_unified_stays_and_memory_follows_the_kubelet() -> None:
     async with memory_node() as here:
-        keys = {"memory_high": str(100 * MI), "hugetlb_2MB_max": "0", "memory_min": str(MI)}
+        keys: dict[str, Any] = {"memory_high": str(100 * MI), "hugetlb_2MB_max": "0", "memory_min": str(MI)}
         here.plugin.answers["CreateContainer"] = lambda request: created(mems="1", memory=64 * MI, **keys)
         await limited(here)
         assert shown(here)["limits"]["memory"] == str(64 * MI)

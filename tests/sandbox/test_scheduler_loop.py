@@ -1,6 +1,7 @@
 """Tests the scheduler with a real HTTP server: it binds pods, allocates claims, and survives failed requests."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -68,13 +69,13 @@ MEMORY = [
     device_class(),
     device_class("memory", driver="dra.memory"),
     node("n1"),
-    slice_of("n1", [grouped(f"cpus-{numa}", 8, **{NUMA: numa}) for numa in (0, 1)]),
+    slice_of("n1", [grouped(f"cpus-{numa}", 8, None, **{NUMA: numa}) for numa in (0, 1)]),
     slice_of("n1", [some_memory("m-0", "512Mi", "4Ki", 0), some_memory("m-1", "4Gi", "4Ki", 1)], driver="dra.memory"),
 ]
 
 
 async def test_cpus_and_memory_of_two_drivers_come_from_one_numa_node(plane) -> None:
-    near = {"constraints": [{"matchAttribute": NUMA}]}
+    near: dict[str, Any] = {"constraints": [{"matchAttribute": NUMA}]}
     await plane.add(
         *MEMORY, claim("c", request("cpus", cpus=2), bytes_of("memory", "memory", "1e9"), **near), pod("p", "c")
     )
@@ -89,7 +90,7 @@ async def test_cpus_and_memory_of_two_drivers_come_from_one_numa_node(plane) -> 
 
 
 async def test_claims_share_the_memory_of_a_numa_node_until_it_is_promised(plane) -> None:
-    spread = {"constraints": [{"distinctAttribute": NUMA}]}
+    spread: dict[str, Any] = {"constraints": [{"distinctAttribute": NUMA}]}
     await plane.add(
         *MEMORY,
         claim("both", bytes_of("main", "memory", "256Mi", count=2), **spread),

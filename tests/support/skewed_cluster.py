@@ -55,7 +55,13 @@ class SkewedCluster:
         self._process: asyncio.subprocess.Process | None = None
         self._nodes = {
             name: SimulatedNode(
-                name, LAB, kubeconfig, folder / name, agent="process", agent_log=folder / f"{name}-agent.log"
+                name,
+                LAB,
+                kubeconfig,
+                folder / name,
+                agent="process",
+                agent_log=folder / f"{name}-agent.log",
+                serves_memory=False,
             )
             for name in NODES
         }

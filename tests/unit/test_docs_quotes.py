@@ -36,6 +36,7 @@ FOREIGN_NAMES = {
     "DeadlineExceeded": "a Job's condition, by its controller",
     "FailedPrepareDynamicResources": "an Event's reason, by the kubelet",
     "OOMKilled": "why a container has ended, by the kubelet",
+    "PodResizeInProgress": "a condition of pods, by the kubelet",
     "ImagePullBackOff": "why a container waits, by the kubelet",
     "Running": "a pod's status, by kubectl",
     "Terminating": "a pod's status, by kubectl",

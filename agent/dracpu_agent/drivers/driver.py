@@ -33,6 +33,11 @@ class Driver(ABC, Generic[A, C]):
     def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
         """The devices to publish now, with these taints; none without settings."""
 
+    @property
+    def offers(self) -> bool:
+        """False where the settings turn the driver off: then it has no slices, not even an empty one."""
+        return True
+
     @abstractmethod
     def read(self, ref: ClaimRef, claim: Json) -> ClaimRequest[A]:
         """Reads what a ResourceClaim asks of this driver; raises ClaimRefusedError."""

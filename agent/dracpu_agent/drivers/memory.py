@@ -85,6 +85,11 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         return self._wishes is not None
 
     @property
+    def offers(self) -> bool:
+        """Whether the driver has slices."""
+        return self.enabled or self.settling
+
+    @property
     def settling(self) -> bool:
         """True while the devices stay published, closed to new claims, before they are withdrawn."""
         return self._former is not None
@@ -137,7 +142,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
         """A device for each place where there is, or was promised, something."""
-        if not (self.enabled or self.settling):
+        if not self.offers:
             return ()
         there, promised, counted = self.room(), self.promised(), self._promises.counted()
         capacities = {
@@ -246,7 +251,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def status(self) -> Mapping[str, Any]:
         """What there is of each kind on each NUMA node, and what of it is promised; nothing where nothing ever was."""
-        there = self.room() if self.enabled or self.settling else {}
+        there = self.room() if self.offers else {}
         found = memory_status(self.inventory, there, self.promised())
         return {"memory": found} if found else {}
 

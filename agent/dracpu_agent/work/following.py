@@ -68,9 +68,10 @@ class Following:
 
     def _publish(self) -> None:
         for name, slices in self._slices.items():
-            if self._node.spec is not None:
-                slices.publish(self._node.holdings[name].driver.devices(self._node.taints))
-            elif not self._settings.are_unknown:
+            driver = self._node.holdings[name].driver
+            if self._node.spec is not None and driver.offers:
+                slices.publish(driver.devices(self._node.taints))
+            elif self._node.spec is not None or not self._settings.are_unknown:
                 slices.withdraw()
         for health_changed in self._health_changed:
             health_changed()
@@ -78,5 +79,8 @@ class Following:
     def _note_applied(self) -> None:
         if self._node.spec is None:
             self._applied_revision = ""
-        elif all(slices.published for slices in self._slices.values()) and not self._node.settling:
+        elif all(self._is_published(name) for name in self._slices) and not self._node.settling:
             self._applied_revision = self._node.spec.revision
+
+    def _is_published(self, name: str) -> bool:
+        return self._slices[name].published or not self._node.holdings[name].driver.offers

@@ -152,6 +152,7 @@ class PageLimits:
                 self._watch.remove(file)
         self._written.pop(pod_uid, None)
         self._failed.discard(pod_uid)
-        if not self._locks[pod_uid].locked():
+        lock = self._locks.get(pod_uid)  # the other task may have forgotten the pod meanwhile
+        if lock is not None and not lock.locked():
             del self._locks[pod_uid]
         self._state_file.save_soon()

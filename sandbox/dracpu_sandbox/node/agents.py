@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from dracpu_agent.app import Agent
+from dracpu_agent.app import Agent, other_drivers
 from dracpu_agent.cli.options import PREFIX, parser, run_options
 from dracpu_agent.cluster.access import from_kubeconfig
 from dracpu_agent.cluster.client import ApiClient
@@ -57,7 +57,7 @@ class TaskAgent:
         try:
             topology = await asyncio.to_thread(read, options.sysfs_root, options.procfs_root)
             async with ApiClient(from_kubeconfig(options.kubeconfig), version=__version__) as api:
-                self._agent = Agent(options, topology, api)
+                self._agent = Agent(options, topology, api, *await other_drivers(options, topology))
                 await self._agent.run()
         except* DriverError as errors:
             raise AgentEndedError(f"the agent of {options.node_name} has exited: {cause(errors)}") from errors

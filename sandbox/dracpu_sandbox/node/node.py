@@ -63,6 +63,7 @@ class SimulatedNode:
     _: KW_ONLY
     agent: AgentKind = "task"
     agent_log: Path | None = None
+    serves_memory: bool = True  # False for agents of a version that does not know the option
     on_agent: Callable[[str, bool], object] = lambda node, ready: None
     delays: Delays = field(default_factory=Delays)
 
@@ -319,6 +320,7 @@ class SimulatedNode:
             "state-dir": self.root / "agent",
             "http-address": "127.0.0.1:0",
             "status-interval": _STATUS_SECONDS,
+            **({"memory-cgroups": self._cgroups.root} if self.serves_memory else {}),
         }
         arguments = [f"--{name}={value}" for name, value in options.items()]
         return TaskAgent(arguments) if kind == "task" else ProcessAgent(arguments, self._log)

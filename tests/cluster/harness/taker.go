@@ -64,16 +64,20 @@ func main() {
 	}
 }
 
-// nodes reads how many bytes of the mapping at an address lie on each NUMA node.
+// nodes reads how many bytes of the mapping at an address lie on each NUMA node. The kernel may have joined the mapping
+// with another one below it, and the file has no end addresses: so the last mapping that begins before counts.
 func nodes(address uintptr) map[string]uint64 {
 	text, err := os.ReadFile(numaMaps)
 	check(err)
 	found := map[string]uint64{}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		if start, err := strconv.ParseUint(fields[0], 16, 64); err != nil || uintptr(start) != address {
-			continue
+		start, err := strconv.ParseUint(fields[0], 16, 64)
+		check(err)
+		if uintptr(start) > address {
+			break
 		}
+		clear(found)
 		size, pages := uint64(0), map[string]uint64{}
 		for _, field := range fields[1:] {
 			name, value, _ := strings.Cut(field, "=")

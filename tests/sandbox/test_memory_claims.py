@@ -1,0 +1,122 @@
+"""Claims of memory and hugepages in the whole system: published, scheduled, prepared, limited, and kept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory_node import GI, LIMITS, MI, SMALL, content
+
+from dracpu_sandbox.client import STRATEGIC
+from dracpu_sandbox.cluster import Sandbox
+from dracpu_sandbox.node.cgroups import NoMemoryError
+from dracpu_sandbox.node.node import SimulatedNode
+from dracpu_sandbox.resources import CLAIMS, CONFIGS, PODS, SLICES
+from dracpu_sandbox.stories.story import Story
+
+DRIVER = "dra.memory"
+ONE_NUMA_NODE = {"matchAttribute": "resource.kubernetes.io/numaNode"}
+
+
+def request(name: str, device_class: str, capacity: str, amount: str) -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": device_class, "capacity": {"requests": {capacity: amount}}}}
+
+
+CPUS = request("cpus", "dra.cpu", "dra.cpu/cpu", "2")
+
+
+def memory(amount: str) -> dict[str, Any]:
+    return request("memory", "dra.memory", "size", amount)
+
+
+def pages(amount: str) -> dict[str, Any]:
+    return request("pages", "dra.hugepages-2m", "size", amount)
+
+
+def claim(name: str, *requests: dict[str, Any]) -> dict[str, Any]:
+    spec = {"devices": {"requests": list(requests), "constraints": [ONE_NUMA_NODE]}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind, "metadata": metadata, "spec": spec}
+
+
+def pod(name: str, **resources: Any) -> dict[str, Any]:
+    """A pod whose container uses the claim with the pod's name."""
+    main = {"name": "main", "image": "busybox", "resources": {"claims": [{"name": name}], **resources}}
+    spec = {"containers": [main], "resourceClaims": [{"name": name, "resourceClaimName": name}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+class Offering:
+    """A cluster whose nodes offer memory."""
+
+    def __init__(self, cluster: Sandbox, story: Story) -> None:
+        self.client = cluster.client
+        self.node: SimulatedNode = cluster.nodes["node-1"]
+        self.story = story
+
+    async def offer(self, **settings: Any) -> None:
+        await self.client.patch(CONFIGS, "default", {"spec": {"memory": {"enabled": True, **settings}}})
+        await self.story.until("memory is offered", self.offers)
+
+    async def offers(self) -> bool:
+        """Whether every node offers ordinary memory, which comes when the Nodes have been read."""
+        slices = [item["spec"] for item in await self.client.list(SLICES)]
+        devices = [
+            device["name"] for spec in slices if spec["driver"] == DRIVER for device in spec.get("devices") or ()
+        ]
+        return "memory-numa000" in devices
+
+    async def run(self, name: str, *requests: dict[str, Any], **resources: Any) -> None:
+        await self.client.create(CLAIMS, claim(name, *requests))
+        await self.client.create(PODS, pod(name, **resources))
+        await self.story.until_running(name)
+
+    def cgroup(self, name: str) -> Path:
+        return self.node.cgroup_of("default", name, "main")
+
+    async def take(self, name: str, size: int, page: int = 0) -> None:
+        await self.node.take("default", name, "main", size, page=page)
+
+
+@pytest.fixture
+async def offering(cluster: Sandbox, story: Story) -> Offering:
+    offering = Offering(cluster, story)
+    await offering.offer()
+    return offering
+
+
+async def test_a_pod_gets_cpus_memory_and_pages_of_one_numa_node_and_no_more_than_its_claim(offering: Offering) -> None:
+    await offering.run("dpdk", CPUS, memory("256Mi"), pages("16Mi"))
+    cgroup = offering.cgroup("dpdk")
+    limit, mems, cpus = content(cgroup, "memory.max", "cpuset.mems", "cpuset.cpus")
+    assert limit == str(256 * MI)
+    assert mems == ("0" if cpus in {"0-1", "2-3"} else "1")
+    assert content(cgroup.parent, *LIMITS) == [str(16 * MI), str(16 * MI), "0", "0"]
+    await offering.take("dpdk", 16 * MI, SMALL)
+    with pytest.raises(NoMemoryError):
+        await offering.take("dpdk", 2 * MI, SMALL)
+
+
+async def test_a_pod_keeps_its_pages_when_the_kubelet_resets_them_at_a_resize(offering: Offering) -> None:
+    await offering.run("dpdk", memory("256Mi"), pages("16Mi"), limits={"memory": "128Mi"}, requests={"memory": "64Mi"})
+    cgroup = offering.cgroup("dpdk")
+    assert content(cgroup, "memory.max") == [str(128 * MI)], "the limit of the spec is smaller"
+    larger = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"memory": "1Gi"}}}]}}
+    await offering.client.patch(PODS, "dpdk", larger, "default", subresource="resize", kind=STRATEGIC)
+    await offering.story.until("the pod has its new limit", lambda: content(cgroup.parent, "memory.max") == [str(GI)])
+    limits = [str(16 * MI), str(16 * MI), "0", "0"]
+    await offering.story.until("the pages are back", lambda: content(cgroup.parent, *LIMITS) == limits)
+    await offering.story.until(
+        "the claim limits the container", lambda: content(cgroup, "memory.max") == [str(256 * MI)]
+    )
+
+
+async def test_pods_wait_for_memory_that_is_promised_until_it_is_free(offering: Offering) -> None:
+    slices = [item["spec"] for item in await offering.client.list(SLICES)]
+    count = sum(spec["driver"] == DRIVER for spec in slices)
+    for number in range(2 * count):  # all pages of the two NUMA nodes of each node
+        await offering.run(f"holder-{number}", pages("256Mi"))
+    await offering.client.create(CLAIMS, claim("late", pages("2Mi")))
+    await offering.client.create(PODS, pod("late"))
+    await offering.story.until_waiting("late", "cannot allocate all claims")
+    await offering.client.delete(PODS, "holder-0", "default")
+    await offering.story.until_running("late")
