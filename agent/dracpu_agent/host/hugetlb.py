@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from dracpu_agent.host.cgroup_errors import BusyLimitError, CgroupError
+from dracpu_agent.memory.kinds import Kind
 
 UNLIMITED: Final = 2**63 - 1  # bytes: the number that stands for "max", larger than every limit that the kernel keeps
 CONTROLLER: Final = "hugetlb"
@@ -44,8 +45,7 @@ def limit_files(page: int) -> tuple[str, str]:
 
 def size_text(page: int) -> str:
     """The size of a page as the names of the files have it: 2097152 is "2MB"."""
-    unit, bytes_of_unit = next((unit for unit in _UNITS.items() if page >= unit[1]), ("K", _UNITS["K"]))
-    return f"{page // bytes_of_unit}{unit}B"
+    return Kind(page).cgroup_name
 
 
 def sizes_text(pages: Iterable[int]) -> str:
