@@ -89,7 +89,7 @@ def _printed(words: list[str], cases: str = "") -> list[str]:
 def _drawing(topology: Topology, words: list[str], chosen: CpuSet) -> Iterator[str]:
     """Draws the device: a line for each NUMA node, and in it a character for each CPU, grouped by core."""
     options = parser({}).parse_args(words[1:])
-    device = resolve(topology, options.device) or EMPTY
+    device = resolve(topology, options.device or "cpudevmachine") or EMPTY
     reserved = CpuSet.parse(options.reserved)
     available = topology.online if options.available is None else CpuSet.parse(options.available)
 

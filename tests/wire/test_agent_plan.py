@@ -223,3 +223,104 @@ def test_plan_ends_silently_when_its_reader_ends(lab_file):
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(10) != 0
+
+
+MEMORY = [
+    {"numa": 0, "cpus": "0-3", "tier": 4, "total": 4 << 30, "hugepages": {"2Mi": {"pages": 64, "free": 64}}},
+    {"numa": 1, "cpus": "4-7", "tier": 4, "total": 8 << 30, "hugepages": {"2Mi": {"pages": 512, "free": 0}}},
+    {"numa": 2, "cpus": "", "tier": 22, "total": 64 << 30, "hugepages": {}},
+]
+
+
+@pytest.fixture
+def memory_file(tmp_path):
+    """The memory of three NUMA nodes, as `memory -o json` prints it."""
+    file = tmp_path / "memory.json"
+    file.write_text(json.dumps(MEMORY))
+    return file
+
+
+QUESTIONS_AND_ANSWERS: list[tuple[list[str], dict[str, Any]]] = [
+    (["--memory", "3Gi", "--cpus", "2"], {"cpus": "0-1", "numaNode": 0, "memory": "3Gi"}),
+    (["--memory", "5Gi", "--cpus", "2"], {"cpus": "4-5", "numaNode": 1, "memory": "5Gi"}),
+    (["--memory", "5e9", "--numa", "2"], {"numaNode": 2, "memory": "5000000000"}),
+    (["--memory", "1Gi", "--available", "6-7", "--cpus", "2"], {"cpus": "6-7", "numaNode": 1, "memory": "1Gi"}),
+    (["--memory", "1"], {"numaNode": 0, "memory": "16Mi"}),  # the smallest amount that the scheduler gives
+    (["--hugepages", "2Mi=3Mi"], {"numaNode": 0, "hugepages_2Mi": "4Mi"}),  # whole pages
+    (["--hugepages", "2Mi=1Gi", "--cpus", "4"], {"cpus": "4-7", "numaNode": 1, "hugepages_2Mi": "1Gi"}),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), QUESTIONS_AND_ANSWERS)
+def test_memory_is_answered_with_the_first_numa_node_that_has_all(lab_file, memory_file, options, expected):
+    run = plan("--topology", lab_file, "--memory-of", memory_file, *options)
+    assert (answers(run), run.returncode) == ([expected], 0)
+
+
+def test_what_each_numa_node_lacks_is_the_answer_when_none_has_all(lab_file, memory_file):
+    run = plan("--topology", lab_file, "--memory-of", memory_file, "--memory", "9Gi", "--cpus", "5")
+    (answer,) = answers(run)
+    assert run.returncode == 1
+    first, second, third = answer["error"].split("; ")
+    assert first.startswith("NUMA node 0: ")
+    assert first.endswith(" of memory instead of 9Gi")
+    assert second.startswith("NUMA node 1: ")
+    assert third == "NUMA node 2: it has no CPUs"
+
+
+def test_a_device_must_be_that_of_the_numa_node_with_the_memory(lab_file, memory_file):
+    options = ["--topology", lab_file, "--memory-of", memory_file, "--cpus", "1", "--memory", "1Gi"]
+    (answer,) = answers(plan(*options, "--device", "cpudevnuma001"))
+    assert answer == {"cpus": "4", "numaNode": 1, "memory": "1Gi"}
+    (answer,) = answers(plan(*options, "--device", "cpudevmachine"))
+    assert answer["error"].startswith("NUMA node 0: its device is cpudevnuma000; NUMA node 1: ")
+
+
+def test_memory_of_this_machine_is_read_from_its_files():
+    with directory() as root:
+        sysfs, procfs = write_tree(LAB, root)
+        (answer,) = answers(plan("--sysfs-root", sysfs, "--procfs-root", procfs, "--memory", "64Mi", "--cpus", "1"))
+    assert answer == {"cpus": "0", "numaNode": 0, "memory": "64Mi"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--memory", "some"], "--memory must be an amount such as \"512Mi\", got 'some'"),
+        (["--hugepages", "1Gi"], '--hugepages 1Gi: must be an amount such as "512Mi"'),
+        (["--hugepages", "3Mi=1Gi"], '--hugepages 3Mi=1Gi: write a size and an amount, such as "2Mi=1Gi"'),
+        (["--memory", "1Gi", "--numa", "7"], "--numa 7: this machine has memory on the NUMA nodes 0, 1, 2"),
+        (["--numa", "0", "--cpus", "1"], "--numa and --memory-of need --memory or --hugepages"),
+    ],
+)
+def test_questions_about_memory_that_cannot_be_understood_are_refused(lab_file, memory_file, options, message):
+    given = [] if "--memory" not in " ".join(options) and "--hugepages" not in options else ["--memory-of", memory_file]
+    run = plan("--topology", lab_file, *given, *options)
+    assert run.returncode == 1
+    assert message in one_line(run)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "expected what `dracpu-agent memory -o json` prints"),
+        ("[]", "expected what `dracpu-agent memory -o json` prints"),
+        ("[{}]", "item 0 must be an object with the fields numa, cpus, total and hugepages"),
+        ('[{"numa": 0, "cpus": "3-1", "total": 1, "hugepages": {}}]', "item 0: cpus: "),
+        ('[{"numa": 0, "cpus": "", "total": 1, "hugepages": {"3Mi": {"pages": 1, "free": 1}}}]', "item 0: hugepages"),
+        (json.dumps([MEMORY[0], MEMORY[0]]), "a NUMA node is described twice"),
+        ("x", "not JSON"),
+    ],
+)
+def test_a_file_that_does_not_describe_memory_is_refused(lab_file, tmp_path, text, message):
+    file = tmp_path / "memory.json"
+    file.write_text(text)
+    run = plan("--topology", lab_file, "--memory-of", file, "--memory", "1Gi")
+    assert run.returncode == 1
+    assert one_line(run).startswith(f"dracpu-agent: --memory-of {file}: {message}")
+
+
+def test_a_topology_file_needs_a_file_of_the_same_machines_memory(lab_file):
+    run = plan("--topology", lab_file, "--memory", "1Gi")
+    assert run.returncode == 1
+    assert "write that of the same machine with --memory-of" in one_line(run)

@@ -80,7 +80,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     memory = _Command(commands, environment, "memory", "print this machine's memory and hugepages by NUMA node")
     memory.add_options(*_MACHINE)
     memory.add_output()
-    _add_plan(_Command(commands, environment, "plan", "print which CPUs a request would get"))
+    _add_plan(_Command(commands, environment, "plan", "print which CPUs and memory a request would get"))
     state = _Command(commands, environment, "state", "print the claims, CPUs and conditions of this node's agent")
     state.add_options(_STATE_DIR)
     state.add_output()
@@ -90,7 +90,8 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 def _add_plan(plan: "_Command") -> None:
     plan.describe(
         "Without --cpus, it reads cases from standard input, one JSON object a line, and answers each on a line; "
-        "docs/user/which-cpus.md has their fields. With --cpus, it answers one question as for a claim."
+        "docs/user/which-cpus.md has their fields. With --cpus, --memory or --hugepages, it "
+        "answers one question as for a claim."
     )
     plan.add("--topology", metavar="FILE", help="machines, as `topology -o json` prints them; default: this machine")
     plan.add("--bench", metavar="N", type=_at_least_one, default=0, help='add "ns", the time of the fastest of N calls')
@@ -98,13 +99,19 @@ def _add_plan(plan: "_Command") -> None:
     plan.add("--cpus", metavar="N", type=int, help="number of CPUs to request")
     plan.add("--machine", metavar="NAME", help="name of the machine in FILE")
     machine = group_device(GroupBy.MACHINE, 0)
-    plan.add("--device", default=machine, help="device to allocate from (default: %(default)s, all CPUs)")
+    plan.add("--device", help=f"device to allocate from; default: {machine}, all CPUs, or the NUMA node of the memory")
     plan.add("--available", metavar="CPUS", help="CPUs that are free; default: all CPUs")
     plan.add("--reserved", metavar="CPUS", default="", help="CPUs reserved for the system; default: none")
     plan.add("--strategy", choices=tuple(Strategy), default=Strategy.PACKED, help="as in CpuDriverConfig")
     plan.add("--full-cores", action="store_true", help="only whole physical cores")
     plan.add("--prefer-uncore", action=argparse.BooleanOptionalAction, default=True, help="align to L3 caches")
     plan.add("--cpuset", metavar="CPUS", help="request exactly these CPUs")
+    plan.add("--memory", metavar="AMOUNT", help='request memory of the same NUMA node, such as "8Gi"')
+    plan.add(
+        "--hugepages", metavar="SIZE=AMOUNT", action="append", help='request hugepages of it, such as "2Mi=1Gi"; repeat'
+    )
+    plan.add("--numa", metavar="N", type=int, help="NUMA node of the memory; default: the first one that has all")
+    plan.add("--memory-of", metavar="FILE", help="the memory, as `memory -o json` prints it; default: this machine's")
 
 
 def run_options(parsed: argparse.Namespace) -> RunOptions:

@@ -1,10 +1,12 @@
-"""`dracpu-agent plan`: prints which CPUs a request would get.
+"""`dracpu-agent plan`: prints which CPUs and memory a request would get.
 
 Questions come in two forms. A case, one JSON object on a line of standard input, passes the kubelet's own parameters to
-the allocator (docs/user/which-cpus.md has the fields); programs use it to ask many questions. With --cpus, the options
-describe one question with the settings of a CpuDriverConfig, which takes the path of a claim's request.
+the allocator (docs/user/which-cpus.md has the fields); programs use it to ask many questions. With --cpus, --memory or
+--hugepages, the options describe one question with the settings of a CpuDriverConfig, which takes the path of a claim's
+request.
 
-An answer is {"id", "cpus"} or {"id", "error"}. --bench adds "ns", the nanoseconds of the fastest call.
+An answer is {"id", "cpus"} or {"id", "error"}, with memory also {"numaNode", "memory", "hugepages_2Mi"}. --bench adds
+"ns", the nanoseconds of the fastest call.
 """
 
 import json
@@ -23,13 +25,15 @@ from dracpu_agent.allocation.errors import AllocationError
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.allocation.packed import packed
 from dracpu_agent.cli.options import InputError, cpuset_of
+from dracpu_agent.cli.plan_memory import MemoryQuestion, memory_question
 from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.publish import resolve
 from dracpu_agent.host.sysfs import read
 from dracpu_agent.topology.described import ONLY, machines
 from dracpu_agent.topology.topology import Topology, TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_api.settings import Allocation, Strategy
+from dracpu_api.device_names import group_device
+from dracpu_api.settings import Allocation, GroupBy, Strategy
 
 Answer = dict[str, object]
 MODES: Final = ("numa-packed", "numa-distributed")
@@ -39,15 +43,17 @@ STRATEGIES: Final = ("packed", "spread")
 def print_answers(parsed: Namespace) -> None:
     """The command."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `dracpu-agent plan ... | head` ends without a traceback
+    memory = memory_question(parsed)
     planner = Planner(_topologies(parsed), parsed.bench)
-    if parsed.cpus is not None:
-        answer = planner.answer(_question(parsed), parsed.machine)
+    if parsed.cpus is not None or memory is not None:
+        cpus = None if parsed.cpus is None else _question(parsed)
+        answer = planner.answer_all(cpus, memory, parsed.machine)
         print(json.dumps(answer))
         sys.exit("error" in answer)
     if parsed.reserved or any(option is not None for option in (parsed.available, parsed.cpuset, parsed.machine)):
         raise InputError("--available, --reserved, --cpuset and --machine need --cpus; a case has fields instead")
     if sys.stdin.isatty():
-        raise InputError("nothing to answer: set --cpus, or write cases to standard input")
+        raise InputError("nothing to answer: set --cpus or --memory, or write cases to standard input")
     invalid: list[int] = []
     for number, line in enumerate(sys.stdin.buffer, start=1):
         if not line.strip():
@@ -75,7 +81,7 @@ class Question:
     """The question that the options describe: one request for one device."""
 
     ask: Ask
-    device: str
+    device: str | None  # None: all CPUs, or those of the NUMA node of the memory
     available: CpuSet | None  # None: all CPUs are free
     reserved: CpuSet
 
@@ -110,14 +116,36 @@ class Planner:
         except InputError as error:
             return {"id": case.get("id"), "error": f"line {number}: {error}"}, False
 
-    def answer(self, question: Question, machine_name: str | None) -> Answer:
-        """The answer to the question that the options describe."""
+    def answer_all(self, cpus: Question | None, memory: MemoryQuestion | None, machine_name: str | None) -> Answer:
+        """The answer to the question that the options describe: CPUs, memory, or both from one NUMA node."""
+        if memory is None:
+            assert cpus is not None
+            return self._cpus(cpus, cpus.device or group_device(GroupBy.MACHINE, 0), machine_name)
+        refusals = []
+        for numa in memory.candidates():
+            device = group_device(GroupBy.NUMA_NODE, numa)
+            if cpus is not None and cpus.device not in (None, device):
+                refusals.append(f"NUMA node {numa}: its device is {device}")
+                continue
+            answer: Answer = {}
+            refusal = memory.lacking(numa)
+            if not refusal and cpus is not None:
+                answer = self._cpus(cpus, device, machine_name)
+                refusal = str(answer.get("error", ""))
+            if not refusal:
+                return answer | memory.answer(numa)
+            refusals.append(f"NUMA node {numa}: {refusal}")
+        return {"error": "; ".join(refusals)}
+
+    def _cpus(self, question: Question, device: str, machine_name: str | None) -> Answer:
         name = self._name(machine_name)
         topology, machine = self.topologies[name], self._machine(name)
-        group = resolve(topology, question.device)
+        group = resolve(topology, device)
         if group is None:
-            raise InputError(f"this machine has no device {question.device}")
-        over = divided_over(question.device)
+            if question.device is None:
+                return {"error": "it has no CPUs"}
+            raise InputError(f"this machine has no device {device}")
+        over = divided_over(device)
         available = (topology.online if question.available is None else question.available) - question.reserved
         return self._answer(
             lambda: choose(machine, group, available, question.ask, over, reserved=question.reserved).mask
