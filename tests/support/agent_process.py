@@ -5,8 +5,9 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from fake_api import FakeApi
 from nodes import NODE
@@ -35,9 +36,14 @@ def peak_memory(pid: int) -> str:
     return f"{int(line.split()[1]) / 1024:.1f} MiB"
 
 
+NO_OPTIONS: Final[Mapping[str, Path]] = {}
+
+
 @contextlib.asynccontextmanager
-async def agent(root: Path, api: FakeApi, sysfs: Path, procfs: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The agent's process."""
+async def agent(
+    root: Path, api: FakeApi, sysfs: Path, procfs: Path, more: Mapping[str, Path] = NO_OPTIONS
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The agent's process; `more` are other options."""
     (root / "kubeconfig").write_text(kubeconfig(api.url))
     options = {
         "--node-name": NODE,
@@ -50,6 +56,7 @@ async def agent(root: Path, api: FakeApi, sysfs: Path, procfs: Path) -> AsyncIte
         "--state-dir": root / "state",
         "--http-address": "127.0.0.1:0",
         "--log-level": "error",
+        **more,
     }
     python = os.environ.get("AGENT_PYTHON", sys.executable)
     arguments = [str(part) for option in options.items() for part in option]
