@@ -100,6 +100,14 @@ class Fields:
             raise self.wrong(name, 'an amount of memory like "512Mi", a whole number of bytes above 0', value)
         return amount
 
+    def page_size(self, name: str) -> int:
+        """A size of hugepages in bytes."""
+        value = self._left.pop(name, None)
+        size = whole_number(value) if isinstance(value, str) else None
+        if size not in PAGE_SIZES:
+            raise self.wrong(name, 'a size like "2Mi", which is a power of two from 16Ki to 16Gi', value)
+        return size
+
     def page_sizes(self, name: str) -> tuple[int, ...] | None:
         """Sizes of hugepages in bytes, ascending; None if the list is absent."""
         value = self._left.pop(name, None)

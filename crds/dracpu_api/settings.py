@@ -24,8 +24,8 @@ from dracpu_api.quantity import format_binary
 
 __all__ = [
     "REMOVAL_SECONDS", "SETTLE_SECONDS", "Allocation", "CpuNodeSpec", "GroupBy", "MemorySettings", "Mode",
-    "OutstandingClaim", "ReservedMemory", "Settings", "SettingsError", "Strategy", "changed_fields", "decode_settings",
-    "decode_spec", "encode_settings", "encode_spec",
+    "OutstandingClaim", "ProvisionedPages", "Publish", "ReservedMemory", "Settings", "SettingsError", "Strategy",
+    "changed_fields", "decode_settings", "decode_spec", "encode_settings", "encode_spec",
 ]  # fmt: skip
 
 SETTLE_SECONDS: Final = 10  # the default of rollout.settleSeconds
@@ -34,7 +34,11 @@ REMOVAL_SECONDS: Final = 60  # rollout.removalSeconds when it is absent
 # Later fields: the name in the object, and the attribute. Values are booleans, numbers and texts.
 _LATER_SETTINGS: Final[Mapping[str, str]] = {}
 _LATER_ALLOCATION: Final[Mapping[str, str]] = {}
-_LATER_MEMORY: Final[Mapping[str, str]] = {"enabled": "enabled", "cpulessNodes": "cpuless_nodes"}
+_LATER_MEMORY: Final[Mapping[str, str]] = {
+    "enabled": "enabled",
+    "publish": "publish",
+    "cpulessNodes": "cpuless_nodes",
+}
 
 
 class Mode(StrEnum):
@@ -60,6 +64,13 @@ class Strategy(StrEnum):
     DISTRIBUTED = "distributed"
 
 
+class Publish(StrEnum):
+    """How memory is offered: by devices of its own, or as capacities of the devices of CPUs."""
+
+    DEVICES = "Devices"
+    WITH_CPUS = "WithCPUs"
+
+
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """Which CPUs a claim gets inside the device that the scheduler gave it."""
@@ -77,13 +88,24 @@ class ReservedMemory:
     amounts: tuple[tuple[str, int], ...]  # kind of memory ("memory", "hugepages_2Mi") -> bytes, sorted by kind
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ProvisionedPages:
+    """How many hugepages of one size a NUMA node is to have; the missing ones are made while the machine runs."""
+
+    numa_node: int
+    size: int  # bytes
+    pages: int
+
+
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
     """Whether and how a node offers its memory and hugepages."""
 
     enabled: bool = False
+    publish: Publish = Publish.DEVICES
     hugepages: tuple[int, ...] | None = None  # page sizes to offer, ascending; None: all that have pages; (): none
     reserved: tuple[ReservedMemory, ...] = ()  # ascending by NUMA node
+    provision: tuple[ProvisionedPages, ...] = ()  # ascending by NUMA node and size, each of which is there once
     cpuless_nodes: bool = False
 
 
@@ -105,9 +127,9 @@ class Settings:
         """The paths of the settings that this version does not know, such as `settings.allocation.turbo`."""
         others = dict(self.unknown)
         allocation, memory = others.pop("allocation", {}), dict(others.pop("memory", {}))
-        entries = memory.pop("reserved", ())
+        entries = {name: memory.pop(name, ()) for name in ("reserved", "provision")}
         objects = [("settings", others), ("settings.allocation", allocation), ("settings.memory", memory)]
-        objects += [("settings.memory.reserved", entry) for entry in entries]
+        objects += [(f"settings.memory.{name}", entry) for name, unknown in entries.items() for entry in unknown]
         return tuple(sorted({f"{path}.{name}" for path, unknown in objects for name in unknown}))
 
     @property
@@ -115,6 +137,14 @@ class Settings:
         """Settings with different representations publish different devices. groupBy has no effect in individual
         mode."""
         return (self.mode, self.group_by if self.mode is Mode.GROUPED else None)
+
+    @property
+    def memory_representation(self) -> Publish | None:
+        """How memory is published; None where it is not. WithCPUs counts only where each device of CPUs is one NUMA
+        node, which has the memory: in other modes and groupings, memory has devices of its own."""
+        if not self.memory.enabled:
+            return None
+        return self.memory.publish if self.representation == (Mode.GROUPED, GroupBy.NUMA_NODE) else Publish.DEVICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +227,17 @@ def encode_settings(settings: Settings) -> dict[str, Any]:
 def changed_fields(record: Settings | Allocation | MemorySettings, names: Mapping[str, str]) -> dict[str, Any]:
     """The values of those attributes that differ from their defaults, by their names in the object."""
     defaults = {item.name: item.default for item in fields(record)}
+    values = {name: (getattr(record, attribute), defaults[attribute]) for name, attribute in names.items()}
     return {
-        name: value for name, attribute in names.items() if (value := getattr(record, attribute)) != defaults[attribute]
+        name: value.value if isinstance(value, StrEnum) else value
+        for name, (value, default) in values.items()
+        if value != default
     }
 
 
 def _decode_settings(reader: Fields) -> Settings:
     allocation, memory = reader.nested("allocation", optional=True), reader.nested("memory", optional=True)
-    reserved = _in_order(memory)
+    reserved, provision = _in_order(memory), _provisioned(memory)
     return Settings(
         mode=reader.choice("mode", Mode, Mode.GROUPED),
         group_by=reader.choice("groupBy", GroupBy, GroupBy.NUMA_NODE),
@@ -218,13 +251,18 @@ def _decode_settings(reader: Fields) -> Settings:
         node_allocatable=reader.flag("nodeAllocatable", default=False),
         memory=MemorySettings(
             enabled=memory.flag("enabled", default=False),
+            publish=memory.choice("publish", Publish, Publish.DEVICES),
             hugepages=memory.page_sizes("hugepages"),
             reserved=tuple(_decode_reserved(numa_node, entry) for numa_node, entry in reserved),
+            provision=tuple(pages for pages, _ in provision),
             cpuless_nodes=memory.flag("cpulessNodes", default=False),
         ),
         unknown=reader.unknown(
             allocation=allocation.unknown(),
-            memory=memory.unknown(reserved=_unknown_of_each(entry for _, entry in reserved)),
+            memory=memory.unknown(
+                reserved=_unknown_of_each(entry for _, entry in reserved),
+                provision=_unknown_of_each(entry for _, entry in provision),
+            ),
         ),
     )
 
@@ -243,6 +281,21 @@ def _decode_reserved(numa_node: int, entry: Fields) -> ReservedMemory:
     return ReservedMemory(numa_node, tuple((kind, amount) for kind, amount in amounts if amount is not None))
 
 
+def _provisioned(memory: Fields) -> list[tuple[ProvisionedPages, Fields]]:
+    """The entries about pages to provision, ascending by NUMA node and size."""
+    entries = [
+        (ProvisionedPages(entry.integer("numaNode"), entry.page_size("size"), entry.integer("pages")), entry)
+        for entry in memory.items("provision")
+    ]
+    places = [(pages.numa_node, format_binary(pages.size)) for pages, _ in entries]
+    if len(set(places)) < len(places):
+        raise memory.wrong("provision", "a list that names each NUMA node and size once", places)
+    for pages, _ in entries:
+        if pages.numa_node < 0 or pages.pages < 1:
+            raise memory.wrong("provision", "a list of 1 or more pages on NUMA nodes, named by their numbers", pages)
+    return sorted(entries, key=itemgetter(0))
+
+
 def _encode_memory(memory: MemorySettings) -> dict[str, Any]:
     encoded = changed_fields(memory, _LATER_MEMORY)
     if memory.hugepages is not None:
@@ -251,6 +304,11 @@ def _encode_memory(memory: MemorySettings) -> dict[str, Any]:
         encoded["reserved"] = [
             {"numaNode": entry.numa_node, **{kind: format_binary(amount) for kind, amount in entry.amounts}}
             for entry in memory.reserved
+        ]
+    if memory.provision:
+        encoded["provision"] = [
+            {"numaNode": entry.numa_node, "size": format_binary(entry.size), "pages": entry.pages}
+            for entry in memory.provision
         ]
     return encoded
 

@@ -11,6 +11,8 @@ from dracpu_api.settings import (
     MemorySettings,
     Mode,
     OutstandingClaim,
+    ProvisionedPages,
+    Publish,
     ReservedMemory,
     Settings,
     Strategy,
@@ -35,12 +37,23 @@ _reserved = st.builds(
     ),
 )
 
+_provisioned = st.builds(
+    ProvisionedPages,
+    numa_node=st.integers(0, 1023),
+    size=st.sampled_from([size for size in PAGE_SIZES if size < 1 << 30]),
+    pages=st.integers(1, (1 << 31) - 1),
+)
+
 memory = st.builds(
     MemorySettings,
     enabled=st.booleans(),
+    publish=st.sampled_from(Publish),
     hugepages=st.none() | st.sets(st.sampled_from(PAGE_SIZES)).map(lambda sizes: tuple(sorted(sizes))),
     reserved=st.lists(_reserved, max_size=3, unique_by=lambda entry: entry.numa_node).map(
         lambda entries: tuple(sorted(entries, key=lambda entry: entry.numa_node))
+    ),
+    provision=st.lists(_provisioned, max_size=3, unique_by=lambda entry: (entry.numa_node, entry.size)).map(
+        lambda entries: tuple(sorted(entries))
     ),
     cpuless_nodes=st.booleans(),
 )

@@ -43,6 +43,7 @@ def test_both_have_the_same_choices() -> None:
         default = getattr(settings.Settings(), name)
         assert parts.Settings.model_fields[name].annotation is type(default)
     assert parts.Allocation.model_fields["strategy"].annotation is settings.Strategy
+    assert parts.MemorySettings.model_fields["publish"].annotation is settings.Publish
 
 
 def test_a_config_adds_selector_priority_and_rollout_only() -> None:
@@ -61,6 +62,24 @@ def test_the_models_read_what_the_agent_writes_and_return_it_unchanged(spec: Cpu
 def test_both_reserve_the_same_kinds_of_memory() -> None:
     names = {field.alias for field in parts.ReservedMemory.model_fields.values()}
     assert names == {"numaNode", *RESERVABLE}
+
+
+def test_both_describe_provisioned_pages_with_the_same_fields() -> None:
+    names = [field.name for field in dataclasses.fields(settings.ProvisionedPages)]
+    assert list(parts.ProvisionedPages.model_fields) == names
+
+
+@pytest.mark.parametrize("size", PAGE_SIZES)
+def test_pages_below_1gi_can_be_provisioned_and_larger_ones_only_by_the_kernels_command_line(size: int) -> None:
+    entry = {"numaNode": 1, "size": format_binary(size), "pages": 512}
+    if size < 1 << 30:
+        parts.ProvisionedPages.model_validate(entry)
+    else:
+        with pytest.raises(ValidationError, match="write them on the kernel's command line"):
+            parts.ProvisionedPages.model_validate(entry)
+    read = decode_settings({"memory": {"provision": [entry]}})
+    assert read.memory.provision == (settings.ProvisionedPages(1, size, 512),)
+    assert encode_settings(read)["memory"] == {"provision": [entry]}
 
 
 amounts = st.one_of(

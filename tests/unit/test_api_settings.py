@@ -14,6 +14,8 @@ from dracpu_api.settings import (
     GroupBy,
     MemorySettings,
     Mode,
+    ProvisionedPages,
+    Publish,
     ReservedMemory,
     Settings,
     SettingsError,
@@ -57,13 +59,27 @@ def test_memory_is_read_in_bytes_and_in_order() -> None:
         {"numaNode": 2, "memory": "1.5Gi"},
         {"numaNode": 0, "memory": "1Gi", "hugepages_2Mi": "64Mi", "hugepages_1Gi": "2Gi"},
     ]
-    written = {"enabled": True, "hugepages": ["1Gi", "2Mi"], "reserved": entries, "cpulessNodes": True}
+    pages = [(1, "2Mi", 512), (0, "64Ki", 1), (0, "2Mi", 7)]
+    written = {
+        "enabled": True,
+        "publish": "WithCPUs",
+        "hugepages": ["1Gi", "2Mi"],
+        "reserved": entries,
+        "provision": [{"numaNode": numa_node, "size": size, "pages": count} for numa_node, size, count in pages],
+        "cpulessNodes": True,
+    }
     assert decode_settings({"memory": written}).memory == MemorySettings(
         enabled=True,
+        publish=Publish.WITH_CPUS,
         hugepages=(2 * MIB, GIB),
         reserved=(
             ReservedMemory(0, (("hugepages_1Gi", 2 * GIB), ("hugepages_2Mi", 64 * MIB), ("memory", GIB))),
             ReservedMemory(2, (("memory", GIB + GIB // 2),)),
+        ),
+        provision=(
+            ProvisionedPages(0, 65536, 1),
+            ProvisionedPages(0, 2 * MIB, 7),
+            ProvisionedPages(1, 2 * MIB, 512),
         ),
         cpuless_nodes=True,
     )
@@ -86,7 +102,13 @@ WITHOUT_MEMORY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    "memory", [None, {}, {"enabled": False}, {"enabled": False, "reserved": [], "cpulessNodes": False}]
+    "memory",
+    [
+        None,
+        {},
+        {"enabled": False},
+        {"enabled": False, "publish": "Devices", "reserved": [], "provision": [], "cpulessNodes": False},
+    ],
 )
 def test_settings_without_memory_are_written_as_before_there_was_memory(memory: dict[str, Any] | None) -> None:
     read = decode_settings({} if memory is None else {"memory": memory})
@@ -97,9 +119,11 @@ def test_settings_without_memory_are_written_as_before_there_was_memory(memory: 
     "memory",
     [
         {"enabled": True},
+        {"publish": "WithCPUs"},
         {"hugepages": []},
         {"hugepages": ["2Mi", "1Gi"]},
         {"reserved": [{"numaNode": 1, "memory": "1Gi"}]},
+        {"provision": [{"numaNode": 0, "size": "2Mi", "pages": 512}]},
         {"cpulessNodes": True},
     ],
 )
@@ -108,26 +132,31 @@ def test_a_field_of_memory_is_written_only_where_it_differs_from_its_default(mem
 
 
 def newer_memory() -> dict[str, Any]:
-    """The second entry reserves only a kind that this version does not know."""
+    """The second entry of `reserved` reserves only a kind that this version does not know."""
     reserved = [{"numaNode": 0, "memory": "1Gi", "new": 1}, {"numaNode": 1, "far": "2Gi", "new": 2}]
-    return {"enabled": True, "reserved": reserved, "publish": "WithCPUs"}
+    pages = {"size": "2Mi", "pages": 512}
+    provision = [{"numaNode": 0, **pages, "new": 3}, {"numaNode": 1, **pages, "near": 4}]
+    return {"enabled": True, "reserved": reserved, "provision": provision, "makeRoom": True}
 
 
-@pytest.mark.parametrize("memory", [newer_memory(), {"publish": "WithCPUs"}], ids=["among others", "alone"])
+@pytest.mark.parametrize("memory", [newer_memory(), {"makeRoom": True}], ids=["among others", "alone"])
 def test_unknown_fields_of_memory_are_kept(memory: dict[str, Any]) -> None:
     assert encode_settings(decode_settings({"memory": memory})) == WITHOUT_MEMORY | {"memory": memory}
 
 
-def test_unknown_fields_of_reserved_memory_stay_with_their_numa_node_in_any_order() -> None:
-    first, second = newer_memory()["reserved"]
-    assert encode_settings(decode_settings({"memory": {"reserved": [second, first]}})) == encode_settings(
-        decode_settings({"memory": {"reserved": [first, second]}})
+@pytest.mark.parametrize("name", ["reserved", "provision"])
+def test_unknown_fields_of_an_entry_stay_with_their_numa_node_in_any_order(name: str) -> None:
+    first, second = newer_memory()[name]
+    assert encode_settings(decode_settings({"memory": {name: [second, first]}})) == encode_settings(
+        decode_settings({"memory": {name: [first, second]}})
     )
 
 
 def test_unknown_fields_of_memory_are_listed_by_their_paths() -> None:
     assert decode_settings({"memory": newer_memory(), "turbo": 1}).ignored == (
-        "settings.memory.publish",
+        "settings.memory.makeRoom",
+        "settings.memory.provision.near",
+        "settings.memory.provision.new",
         "settings.memory.reserved.far",
         "settings.memory.reserved.new",
         "settings.turbo",
@@ -174,6 +203,12 @@ def test_later_fields_are_encoded_only_where_they_differ_from_their_defaults() -
     assert changed_fields(Allocation(prefer_uncore_cache=False), later) == {"preferUncoreCache": False}
 
 
+def test_a_word_is_encoded_as_a_plain_text() -> None:
+    publish = encode_settings(Settings(memory=MemorySettings(publish=Publish.WITH_CPUS)))["memory"]["publish"]
+    assert publish == "WithCPUs"
+    assert type(publish) is str
+
+
 def test_an_unknown_field_becomes_a_later_one_without_a_change_of_the_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operator that does not know a field, and one that does, write it in the same place."""
     former = encode_settings(decode_settings({"allocation": {"later": 3}, "later": 4}))
@@ -203,6 +238,30 @@ def test_group_by_distinguishes_representations_in_grouped_mode_only() -> None:
     assert Settings(group_by=by_socket).representation != Settings(group_by=by_machine).representation
     individual = Mode.INDIVIDUAL
     assert Settings(individual, by_socket).representation == Settings(individual, by_machine).representation
+
+
+@pytest.mark.parametrize(
+    ("settings", "published"),
+    [
+        (Settings(), None),
+        (Settings(memory=MemorySettings(publish=Publish.WITH_CPUS)), None),
+        (Settings(memory=MemorySettings(enabled=True)), Publish.DEVICES),
+        (Settings(Mode.INDIVIDUAL, memory=MemorySettings(enabled=True)), Publish.DEVICES),
+        (Settings(memory=MemorySettings(enabled=True, publish=Publish.WITH_CPUS)), Publish.WITH_CPUS),
+        (Settings(Mode.INDIVIDUAL, memory=MemorySettings(True, Publish.WITH_CPUS)), Publish.DEVICES),
+        (Settings(group_by=GroupBy.SOCKET, memory=MemorySettings(True, Publish.WITH_CPUS)), Publish.DEVICES),
+    ],
+)
+def test_memory_is_published_with_cpus_only_where_a_device_is_a_numa_node(
+    settings: Settings, published: Publish | None
+) -> None:
+    assert settings.memory_representation is published
+
+
+def provisioning(*entries: dict[str, Any]) -> dict[str, Any]:
+    """A spec that provisions these pages."""
+    pages = {"numaNode": 0, "size": "2Mi", "pages": 512}
+    return a_spec(settings={"memory": {"provision": [{**pages, **entry} for entry in entries]}})
 
 
 @pytest.mark.parametrize(
@@ -241,6 +300,13 @@ def test_group_by_distinguishes_representations_in_grouped_mode_only() -> None:
         (reserving({"memory": "0.3Ki"}), "spec.settings.memory.reserved[0].memory must be an amount of memory"),
         (reserving({"memory": "9Ei"}), "spec.settings.memory.reserved[0].memory must be an amount of memory"),
         (reserving({"hugepages_2Mi": "2MB"}), "spec.settings.memory.reserved[0].hugepages_2Mi must be an amount"),
+        (a_spec(settings={"memory": {"publish": "Both"}}), "settings.memory.publish must be one of Devices, WithCPUs"),
+        (provisioning({"size": "3Mi"}), "spec.settings.memory.provision[0].size must be a size like"),
+        (provisioning({"size": 2097152}), "a power of two from 16Ki to 16Gi, got 2097152"),
+        (provisioning({"pages": "512"}), "spec.settings.memory.provision[0].pages must be a whole number, got '512'"),
+        (provisioning({"pages": 0}), "spec.settings.memory.provision must be a list of 1 or more pages"),
+        (provisioning({"numaNode": -1}), "spec.settings.memory.provision must be a list of 1 or more pages"),
+        (provisioning({}, {"numaNode": 1}, {"pages": 5}), "must be a list that names each NUMA node and size once"),
         (a_spec(outstanding={}), "spec.outstanding must be a list"),
         (a_spec(outstanding=[{}]), "spec.outstanding[0].uid must be a non-empty text"),
         (

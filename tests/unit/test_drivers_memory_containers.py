@@ -224,7 +224,7 @@ def test_ordinary_memory_is_offered_when_it_is_known_what_the_kubelet_keeps() ->
     node = OneNode()
     node.driver.system = None
     assert {device.name for device in node.driver.devices(())} == {"hugepages-2mi-numa000", "hugepages-2mi-numa001"}
-    node.state.configure(spec(memory=MemorySettings(True, None, (ReservedMemory(0, (("memory", GI),)),))))
+    node.state.configure(spec(memory=MemorySettings(True, reserved=(ReservedMemory(0, (("memory", GI),)),))))
     assert "memory-numa000" in {device.name for device in node.driver.devices(())}
     node.driver.system = 512 * MI
     assert "memory-numa001" in {device.name for device in node.driver.devices(())}

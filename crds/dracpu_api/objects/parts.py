@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, WithJsonSchema
 
 from dracpu_api.objects import rules
-from dracpu_api.settings import GroupBy, Mode, Strategy
+from dracpu_api.settings import GroupBy, Mode, Publish, Strategy
 
 _SPELLINGS = {"cpus": "CPUs", "pcie": "PCIe"}  # how Kubernetes writes abbreviations inside a name
 
@@ -32,6 +32,7 @@ class Object(BaseModel):
 # strict, as the API server: it accepts neither "1" as a number nor "yes" as a boolean
 Int = Annotated[int, Strict()]
 Count = Annotated[int, Strict(), Field(ge=0)]
+NumaNode = Annotated[int, Strict(), Field(ge=0, le=1023)]
 
 CpuSetText = Annotated[
     str,
@@ -93,7 +94,7 @@ class ReservedMemory(Object):
     """What is never offered on one NUMA node, in bytes as quantities. Where ordinary memory is left out, it has its
     default; where a size of hugepages is left out, nothing of it is reserved."""
 
-    numa_node: Annotated[Int, Field(ge=0, le=1023)]
+    numa_node: NumaNode
     """The number of the NUMA node."""
     memory: Amount | None = None
     """An amount of ordinary memory, such as 1Gi."""
@@ -117,11 +118,27 @@ class ReservedMemory(Object):
     """An amount of hugepages of 16Gi, a multiple of 16Gi, such as 32Gi."""
 
 
+class ProvisionedPages(Object):
+    """How many hugepages of one size a NUMA node is to have."""
+
+    numa_node: NumaNode
+    """The number of the NUMA node."""
+    size: Annotated[PageSize, rules.MADE_AT_RUN_TIME]
+    """The size of the pages, such as 2Mi. Pages of 1Gi and larger cannot be made while a machine runs: they belong on
+    the kernel's command line."""
+    pages: Annotated[Int, Field(ge=1, le=2_147_483_647)]
+    """How many pages of this size the NUMA node is to have, those included that it has already."""
+
+
 class MemorySettings(Object):
     """Whether and how a node offers its memory and hugepages to claims, as the driver dra.memory."""
 
     enabled: StrictBool = False
     """true offers memory and hugepages. The agents need the chart's value agent.memory.enabled, too."""
+    publish: Publish = Publish.DEVICES
+    """Devices offers memory by devices of its own, of the driver dra.memory; this is the default. WithCPUs offers it by
+    the devices of CPUs, as capacities beside dra.cpu/cpu, so that one request takes CPUs and memory of one NUMA node;
+    it means Devices unless mode is grouped and groupBy is numanode."""
     hugepages: (
         Annotated[
             tuple[PageSize, ...],
@@ -140,6 +157,14 @@ class MemorySettings(Object):
     """What is never offered, for the system and for pods without claims, by NUMA node. The default is, of ordinary
     memory, what the kubelet reserves (the node's capacity without its allocatable memory and without its hugepages),
     spread over the NUMA nodes by their size, and at least 5 % of each NUMA node; of hugepages, it is nothing."""
+    provision: Annotated[
+        tuple[ProvisionedPages, ...],
+        Field(max_length=128, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        rules.PROVISIONED_ONCE,
+    ] = ()
+    """Hugepages that the agents make while the machine runs, up to what is free beyond what the kubelet keeps free and
+    claims were promised. Pages that were there before are never taken away. The kubelet notices new pages only when it
+    restarts."""
     cpuless_nodes: StrictBool = False
     """true offers also NUMA nodes without CPUs, which may be HBM, CXL memory, or the memory of a GPU."""
 

@@ -136,6 +136,21 @@ PAGE_SIZES_DIFFER: Final = Rule(
     message="a size is listed twice: remove one of the two",
 )
 
+MADE_AT_RUN_TIME: Final = Rule(
+    cel="!self.endsWith('Gi')",
+    holds=lambda size: not size.endswith("Gi"),
+    message=(
+        "pages of 1Gi and larger cannot be made while a machine runs: write them on the kernel's command line, like"
+        " hugepagesz=1G hugepages=4, and remove the entry"
+    ),
+)
+
+PROVISIONED_ONCE: Final = Rule(
+    cel="self.all(entry, self.exists_one(other, other.numaNode == entry.numaNode && other.size == entry.size))",
+    holds=lambda entries: len({(entry.numa_node, entry.size) for entry in entries}) == len(entries),
+    message="a numaNode is listed twice with the same size: write the sum of the pages into one entry",
+)
+
 NUMA_NODES_DIFFER: Final = Rule(
     cel="self.all(entry, self.exists_one(other, other.numaNode == entry.numaNode))",
     holds=lambda entries: len({entry.numa_node for entry in entries}) == len(entries),
