@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dracpu_api.names import CAPACITY_CPU
+from dracpu_api.names import CAPACITY_CPU, DRIVER
 from dracpu_sandbox.client import KubeClient
 from dracpu_sandbox.resources import EVENTS, SLICES, JsonObject, conditions_of
 
@@ -10,9 +10,10 @@ _NO_REASON: Final = ("ContainerCreating", "PodInitializing")  # these reasons do
 
 
 async def devices_of(client: KubeClient, node: str) -> dict[str, int]:
-    """Returns the devices that a node offers to new claims, each with its number of CPUs."""
-    slices = await client.list(SLICES, fields=f"spec.nodeName={node}")
-    found = [device for item in slices for device in item["spec"].get("devices") or () if not device.get("taints")]
+    """Returns the devices of CPUs that a node offers to new claims, each with its number of CPUs."""
+    slices = [item["spec"] for item in await client.list(SLICES, fields=f"spec.nodeName={node}")]
+    devices = [device for spec in slices if spec["driver"] == DRIVER for device in spec.get("devices") or ()]
+    found = [device for device in devices if not device.get("taints")]
     return {device["name"]: _cpus(device) for device in sorted(found, key=lambda device: str(device["name"]))}
 
 

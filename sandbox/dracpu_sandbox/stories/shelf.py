@@ -17,7 +17,7 @@ from dracpu_sandbox.machines.presets import named_nodes
 NAMES: Final = (
     "quickstart", "exhausted", "claim-shapes", "individual-cpus", "l3cache", "forged-claim",
     "switch-mode-live", "switch-grouping-live", "waiting-claim", "two-configs", "broken-config",
-    "agent-crash", "node-reboot", "fleet",
+    "packet-processor", "database", "resized-with-pages", "agent-crash", "node-reboot", "fleet",
 )  # fmt: skip
 
 _FOLDER: Final = Path(__file__).parent
