@@ -13,10 +13,11 @@ from dracpu_agent.claims.request import ClaimRefusedError, Json
 from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.devices.memory import publish_memory
 from dracpu_agent.drivers.driver import Driver
-from dracpu_agent.errors import NotReadyError, PlacementError, SettingsRefusedError
+from dracpu_agent.drivers.memory_containers import MemoryContainers
+from dracpu_agent.errors import NotReadyError, SettingsRefusedError
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
-from dracpu_agent.memory.limits import MEMORY_MAX, memory_limits, page_limits, pages_in
+from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.memory.room import Wishes, capacity, missing, room
 from dracpu_agent.memory.status import memory_status
@@ -48,7 +49,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self._spec: CpuNodeSpec | None = None
         self._wishes: Wishes | None = None
         self._former: Wishes | None = None  # whose devices are published while the node settles
-        self._sizes_of_devices: Mapping[str, Mapping[Place, int]] = {}  # by CDI device
+        self._containers = MemoryContainers(self.pods, lambda: self.inventory)
 
     # ---- settings and machine
 
@@ -111,7 +112,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def update(self) -> None:
         """Follows a change of what claims hold."""
         claims = self.ledger.claims.values()
-        self._sizes_of_devices = dict(device for claim in claims for device in claim.by_cdi_device())
+        self._containers.sizes_of_devices = dict(device for claim in claims for device in claim.by_cdi_device())
         claimed: dict[str, Counter[int]] = {}
         for claim in claims:
             if pages := pages_in(sizes_of(claim.grants)):
@@ -198,48 +199,14 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def admit(
         self, container: Container, devices: frozenset[str], others: Sequence[tuple[Container, frozenset[str]]]
     ) -> None:
-        """Refuses a container that would share what cannot be shared: no cgroup holds some containers of a pod."""
-        if not devices:
-            return
-        own = self._sizes(devices)
-        for other, used in others:
-            if other.pod_uid != container.pod_uid:
-                raise PlacementError(
-                    f"container {container.name} has a claim of memory that pod {other.pod_name} uses: memory serves "
-                    "one pod; use a ResourceClaimTemplate, which makes a claim for each pod"
-                )
-            shared = self._sizes(devices & used)
-            if any(not place.kind.is_huge for place in shared):
-                raise PlacementError(
-                    f"container {container.name} has a request of memory that container {other.name} uses: memory "
-                    "serves one running container; give each container a request of its own"
-                )
-            for page, size in pages_in(shared).items():
-                if size < self.pods.claimed(container.pod_uid).get(page, 0):
-                    raise PlacementError(
-                        f"container {container.name} has a request of {Kind(page)} that container {other.name} uses, "
-                        "and the pod has other requests of this size: only the pod's only request of a size can be "
-                        "shared"
-                    )
-        missing_nodes = {place.numa for place in own if not place.kind.is_huge}.difference(self.inventory.by_numa)
-        if missing_nodes:
-            raise PlacementError(
-                f"container {container.name} has claims of memory on NUMA nodes that have none any more: "
-                f"{', '.join(map(str, sorted(missing_nodes)))}"
-            )
+        """Refuses a container that would share what cannot be shared."""
+        self._containers.admit(container, devices, others)
 
     def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
-        """What claims set in a container's cgroup. A pod with claims of pages has limits of pages for all of its
-        containers: those without a claim get what the pod's spec asks for."""
-        sizes = self._sizes(devices)
-        limits = {} if _is_late(container) else memory_limits(sizes, container.memory_limit, self.inventory.by_numa)
-        claimed = pages_in(sizes)
-        if not claimed and container.pod_uid not in self.pods.claiming:
-            return limits
-        own = self.pods.own(container.pod_uid)
-        return limits | page_limits(
-            {page: own.get(page, 0) + claimed.get(page, 0) for page in self.inventory.page_sizes}
-        )
+        """What claims set in a container's cgroup."""
+        return self._containers.limits(container, devices)
+
+    # ---- how it stands
 
     def problems(self) -> Mapping[str, str]:
         """The devices of which more is promised than there is."""
@@ -266,12 +233,6 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
             return found
         return {place: size for place, size in found.items() if place.kind.is_huge or place in wishes.reserved}
 
-    def _sizes(self, devices: frozenset[str]) -> Mapping[Place, int]:
-        sizes: Counter[Place] = Counter()
-        for device in devices:
-            sizes.update(self._sizes_of_devices.get(device, {}))
-        return sizes
-
 
 def _wishes_of(settings: MemorySettings) -> Wishes | None:
     if not settings.enabled:
@@ -284,9 +245,3 @@ def _wishes_of(settings: MemorySettings) -> Wishes | None:
         if (kind := Kind.named(name)) is not None
     }
     return Wishes(sizes, reserved, settings.cpuless_nodes)
-
-
-def _is_late(container: Container) -> bool:
-    """True for a container that was started without its limits, as no agent ran: a limit below what it uses would kill
-    it, and binding it would stop the runtime while its pages move."""
-    return not container.placed and MEMORY_MAX not in dict(container.recorded)

@@ -1,0 +1,78 @@
+"""The containers that use claims of memory: who may share a claim, and what each container may use."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from dracpu_agent.errors import PlacementError
+from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.memory.kinds import Kind, Place
+from dracpu_agent.memory.limits import MEMORY_MAX, memory_limits, page_limits, pages_in
+from dracpu_agent.memory.pods import PodPages
+from dracpu_agent.placement.container import Container
+
+
+class MemoryContainers:
+    """What claims of memory mean for containers. `inventory` returns the memory of the machine as it was read last."""
+
+    def __init__(self, pods: PodPages, inventory: Callable[[], Inventory]) -> None:
+        self.sizes_of_devices: Mapping[str, Mapping[Place, int]] = {}  # by CDI device, of every claim that is held
+        self._pods = pods
+        self._inventory = inventory
+
+    def admit(
+        self, container: Container, devices: frozenset[str], others: Sequence[tuple[Container, frozenset[str]]]
+    ) -> None:
+        """Refuses a container that would share what cannot be shared: no cgroup holds some containers of a pod."""
+        if not devices:
+            return
+        own = self._sizes(devices)
+        for other, used in others:
+            if other.pod_uid != container.pod_uid:
+                raise PlacementError(
+                    f"container {container.name} has a claim of memory that pod {other.pod_name} uses: memory serves "
+                    "one pod; use a ResourceClaimTemplate, which makes a claim for each pod"
+                )
+            shared = self._sizes(devices & used)
+            if any(not place.kind.is_huge for place in shared):
+                raise PlacementError(
+                    f"container {container.name} has a request of memory that container {other.name} uses: memory "
+                    "serves one running container; give each container a request of its own"
+                )
+            for page, size in pages_in(shared).items():
+                if size < self._pods.claimed(container.pod_uid).get(page, 0):
+                    raise PlacementError(
+                        f"container {container.name} has a request of {Kind(page)} that container {other.name} uses, "
+                        "and the pod has other requests of this size: only the pod's only request of a size can be "
+                        "shared"
+                    )
+        missing_nodes = {place.numa for place in own if not place.kind.is_huge}.difference(self._inventory().by_numa)
+        if missing_nodes:
+            raise PlacementError(
+                f"container {container.name} has claims of memory on NUMA nodes that have none any more: "
+                f"{', '.join(map(str, sorted(missing_nodes)))}"
+            )
+
+    def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
+        """What claims set in a container's cgroup. A pod with claims of pages has limits of pages for all of its
+        containers: those without a claim get what the pod's spec asks for."""
+        sizes = self._sizes(devices)
+        limits = {} if _is_late(container) else memory_limits(sizes, container.memory_limit, self._inventory().by_numa)
+        claimed = pages_in(sizes)
+        if not claimed and container.pod_uid not in self._pods.claiming:
+            return limits
+        own = self._pods.own(container.pod_uid)
+        return limits | page_limits(
+            {page: own.get(page, 0) + claimed.get(page, 0) for page in self._inventory().page_sizes}
+        )
+
+    def _sizes(self, devices: frozenset[str]) -> Mapping[Place, int]:
+        sizes: Counter[Place] = Counter()
+        for device in devices:
+            sizes.update(self.sizes_of_devices.get(device, {}))
+        return sizes
+
+
+def _is_late(container: Container) -> bool:
+    """True for a container that was started without its limits, as no agent ran: a limit below what it uses would kill
+    it, and binding it would stop the runtime while its pages move."""
+    return not container.placed and MEMORY_MAX not in dict(container.recorded)
