@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nodes import NODE, SAFE_RUNTIME, claim_object, machine, ref, share, spec, uid
 
+from dracpu_agent.claims.request import ClaimRefusedError
 from dracpu_agent.drivers.memory import MemoryDriver
-from dracpu_agent.errors import ClaimError, PlacementError, SettingsRefusedError
+from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError, SettingsRefusedError
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
@@ -228,6 +229,17 @@ def test_ordinary_memory_is_offered_when_it_is_known_what_the_kubelet_keeps() ->
     assert "memory-numa000" in {device.name for device in node.driver.devices(())}
     node.driver.system = 512 * MI
     assert "memory-numa001" in {device.name for device in node.driver.devices(())}
+
+
+def test_a_claim_of_memory_is_retried_while_it_is_not_known_what_the_kubelet_keeps() -> None:
+    node = OneNode()
+    node.driver.system = None
+    with pytest.raises(NotReadyError, match="the kubelet retries"):
+        node.prepare(1, some("memory-numa000", 512 * MI))
+    with pytest.raises(ClaimRefusedError, match="delete the pod"):
+        node.prepare(1, some("memory-numa007", 512 * MI))
+    node.driver.system = 0
+    assert node.prepare(1, some("memory-numa000", 512 * MI))
 
 
 @pytest.mark.parametrize(

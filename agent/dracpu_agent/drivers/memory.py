@@ -170,6 +170,11 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         left = {place: size - promised.get(place, 0) for place, size in there.items()}
         grants = []
         for ask in request.asks:
+            if ask.place not in there and self._is_hidden(ask.place):
+                raise NotReadyError(
+                    f"claim {request.ref}, request {ask.request}: the agent has not read yet how much memory the "
+                    "kubelet reserves for the system: the kubelet retries"
+                )
             if ask.place not in there:
                 raise ClaimRefusedError(
                     f"claim {request.ref}, request {ask.request}: this node does not offer {ask.place}: "
@@ -227,11 +232,21 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         return missing(self.room(), self.promised()) if self._spec is not None else {}
 
     def _room(self, wishes: Wishes) -> Mapping[Place, int]:
+        found = self._room_without_system(wishes)
+        return {place: size for place, size in found.items() if not self._needs_system(place, wishes)}
+
+    def _room_without_system(self, wishes: Wishes) -> Mapping[Place, int]:
+        """What there is, as if the kubelet kept nothing while it is not known what it keeps."""
         with_cpus = {cpu.numa for cpu in self._topology.known.values()}
-        found = room(self.inventory, wishes, self.system or 0, with_cpus)
-        if self.system is not None:
-            return found
-        return {place: size for place, size in found.items() if place.kind.is_huge or place in wishes.reserved}
+        return room(self.inventory, wishes, self.system or 0, with_cpus)
+
+    def _needs_system(self, place: Place, wishes: Wishes) -> bool:
+        return self.system is None and not place.kind.is_huge and place not in wishes.reserved
+
+    def _is_hidden(self, place: Place) -> bool:
+        """True for memory that is here, and that cannot be offered before it is known what the kubelet keeps."""
+        wishes = self._former or self._wishes or _EVERYTHING
+        return self._needs_system(place, wishes) and place in self._room_without_system(wishes)
 
 
 def _wishes_of(settings: MemorySettings) -> Wishes | None:
