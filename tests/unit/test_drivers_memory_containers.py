@@ -13,6 +13,7 @@ from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError, Setti
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.proof import UnknownConsumerError
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import TAINT_SETTLING
 from dracpu_api.settings import MemorySettings, ReservedMemory
@@ -168,9 +169,41 @@ def test_a_claim_serves_one_pod() -> None:
     with pytest.raises(ClaimError, match="memory serves one pod, and this claim is reserved for 2"):
         node.prepare(1, some("memory-numa000", MI * 512), pods=(POD, "pod-2"))
     (device,) = node.prepare(2, some("hugepages-2mi-numa000", 8 * MI))
+    with pytest.raises(UnknownConsumerError, match="pod-2 is not the pod that the claim"):
+        node.create("main", device, pod="pod-2")
+
+
+def test_a_claim_that_a_second_pod_is_given_stays_with_the_first_one() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("hugepages-2mi-numa000", 8 * MI))
+    holding = node.state.holdings[DRIVER]
+    with pytest.raises(ClaimRefusedError, match="serves one pod, and it is reserved for 2"):
+        holding.set_consumers(uid(1), frozenset((POD, "pod-2")))
+    again = holding.driver.read(ref(1), claim_object(1, [some("hugepages-2mi-numa000", 8 * MI)], pods=(POD, "pod-2")))
+    holding.grant(again)  # the kubelet prepares it again after its own restart
+    with pytest.raises(UnknownConsumerError):
+        node.create("main", device, pod="pod-2")
+    assert node.driver.pods.claimed("pod-2") == {}
+    assert limits(node.create("main", device)) == pages(8 * MI)
+
+
+def test_a_claim_serves_the_next_pod_when_the_containers_of_the_former_one_have_ended() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("hugepages-2mi-numa000", 8 * MI))
     node.create("main", device)
+    node.state.holdings[DRIVER].set_consumers(uid(1), frozenset(("pod-2",)))  # pod-1 was force-deleted
+    node.driver.pods.learn("pod-2", {2 * MI: 0, GI: 0})
     with pytest.raises(PlacementError, match="that pod pod-1 uses: memory serves one pod"):
         node.create("main", device, pod="pod-2")
+    node.state.containers.ended("main-1")
+    assert limits(node.create("main", device, pod="pod-2")) == pages(8 * MI)
+
+
+def test_a_container_that_runs_uses_its_claim_whatever_is_known_of_its_pod() -> None:
+    node = OneNode()
+    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
+    node.state.containers.synchronize([Container("old", "main", "default", "pod-2", "pod-2", (device,))])
+    assert node.state.containers.pods_of(node.state.holdings[DRIVER].key(uid(1))) == {"pod-2"}
 
 
 def test_a_container_is_not_created_where_the_memory_of_its_claim_has_gone() -> None:

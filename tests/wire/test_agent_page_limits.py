@@ -95,6 +95,19 @@ async def test_a_container_is_refused_while_its_pod_has_no_cgroup(node: WholeNod
         await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
 
 
+async def test_a_second_pod_of_a_claim_is_refused_and_the_first_one_is_served(node: WholeNode) -> None:
+    cdi = await prepared(node, 1, pages(16 * MI))
+    cgroup = pod_cgroup(node)
+    first, second = node.pod(), node.pod()
+    both = claim_object(1, [pages(16 * MI)], pods=[first.uid, second.uid])
+    node.api.edit("resourceclaims", f"default/{ref(1).name}", lambda claim: claim.update(status=both["status"]))
+    for _ in range(2):
+        with pytest.raises(HookError, match="pod-2 is not the pod .* reserved for 2: use a ResourceClaimTemplate"):
+            await node.runtime.create_container(second, "main", cdi_devices=cdi)
+    await node.runtime.create_container(first, "main", cdi_devices=cdi)
+    assert limits(cgroup) == {str(16 * MI)}
+
+
 async def test_limits_that_the_kubelet_resets_are_written_again_and_counted(node: WholeNode) -> None:
     cgroup = pod_cgroup(node)
     await prepared(node, 1, pages(16 * MI))

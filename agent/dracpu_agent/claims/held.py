@@ -56,6 +56,11 @@ class HeldClaim(Generic[G]):
         raise NotImplementedError
 
     @property
+    def serves_one_pod(self) -> bool:
+        """True where a second pod must not use the claim while the first one does."""
+        return False
+
+    @property
     def size(self) -> float:
         """How much the claim holds, in the driver's unit, for metrics."""
         raise NotImplementedError

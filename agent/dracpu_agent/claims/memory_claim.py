@@ -49,6 +49,11 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
         return self.text(self.grants) or "memory of unknown size"
 
     @property
+    def serves_one_pod(self) -> bool:
+        """True: no cgroup limits two pods together. Of a frozen claim, it is not known which pods it is for."""
+        return self.frozen is None
+
+    @property
     def size(self) -> float:
         """Its bytes of all kinds."""
         return sum(grant.size for grant in self.grants)

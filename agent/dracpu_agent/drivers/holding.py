@@ -158,10 +158,19 @@ class Holding(Mapping[str, C], Generic[A, C]):
     # ---- others
 
     def set_consumers(self, uid: str, reserved_for: frozenset[str]) -> None:
-        """A claim was read again: its pods are those that it is reserved for, and those whose containers still run."""
+        """A claim was read again: its pods are those that it is reserved for, and those whose containers still run.
+
+        Raises ClaimRefusedError for a claim that serves one pod and is reserved for several: it stays with the pod that
+        it was prepared for, whose containers may start later than those of the others."""
         claim = self.get(uid)
-        if claim is not None:
-            self._with_consumers(claim, reserved_for)
+        if claim is None:
+            return
+        self._with_consumers(claim, reserved_for)
+        if claim.serves_one_pod and len(reserved_for) > 1:
+            raise ClaimRefusedError(
+                f"claim {claim.ref} serves one pod, and it is reserved for {len(reserved_for)}: use a "
+                "ResourceClaimTemplate, which makes a claim for each pod"
+            )
 
     def _revive(self, held: C, consumers: frozenset[str]) -> Granted[C]:
         if held.lingering:
@@ -170,6 +179,8 @@ class Holding(Mapping[str, C], Generic[A, C]):
         return Granted(self._with_consumers(held, consumers), fresh=False)
 
     def _with_consumers(self, held: C, reserved_for: frozenset[str]) -> C:
+        if held.serves_one_pod and len(reserved_for) > 1:
+            reserved_for &= held.consumers
         consumers = reserved_for | self._users().pods_of(self.key(held.ref.uid))
         if consumers != held.consumers:
             held = self._ledger.set_consumers(held.ref.uid, consumers)

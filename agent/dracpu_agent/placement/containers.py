@@ -11,7 +11,15 @@ from enum import Enum, auto
 from dracpu_agent.placement.board import Board, Doubt
 from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
 from dracpu_agent.placement.division import Division
-from dracpu_agent.placement.proof import ClaimKey, Evidences, UnknownConsumerError, UnprovenError, Use, uses_of
+from dracpu_agent.placement.proof import (
+    ClaimKey,
+    Evidences,
+    UnknownConsumerError,
+    UnprovenError,
+    Use,
+    check_consumers,
+    uses_of,
+)
 from dracpu_api.cpuset import CpuSet
 
 
@@ -130,7 +138,7 @@ class Containers:
 
     def create(self, container: Container) -> Placement:
         """Where a container that is about to be created shall run; raises when its claims are not proven."""
-        placement = self._board.create(container, self._uses_of(container), self.division)
+        placement = self._board.create(container, self._uses_of_new(container), self.division)
         self._changed()
         return placement
 
@@ -149,7 +157,7 @@ class Containers:
         Raises when its creation was not reported and its claims are not proven."""
         if container.id in self._ended or not self.synchronized:
             return None
-        uses = frozenset() if container.id in self._board else self._uses_of(container)
+        uses = frozenset() if container.id in self._board else self._uses_of_new(container)
         return self._board.begin_start(container, uses, self.division)
 
     def resolve(self, doubt: Doubt, cpus: CpuSet) -> None:
@@ -230,6 +238,12 @@ class Containers:
 
     def _uses_of(self, container: Container) -> frozenset[Use]:
         return uses_of(container, self._evidences, cdi_is_passed=self.runtime.passes_cdi_devices)
+
+    def _uses_of_new(self, container: Container) -> frozenset[Use]:
+        """The claims of a container that does not run yet. One that runs uses its claims, whatever is known of it."""
+        uses = self._uses_of(container)
+        check_consumers(container, uses, self._evidences)
+        return uses
 
     def _uses_or_shared(self, container: Container) -> tuple[frozenset[Use], UnprovenContainer | None]:
         """The claims of a container that runs already; it shares CPUs as long as its claims cannot be shown."""

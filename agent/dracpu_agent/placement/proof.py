@@ -33,6 +33,10 @@ class Claim(Protocol):
     def consumers(self) -> frozenset[str]:
         """UIDs of the pods that the claim is reserved for."""
 
+    @property
+    def serves_one_pod(self) -> bool:
+        """True where a second pod must not use the claim while the first one does."""
+
     def cdi_devices(self) -> Iterator[CdiDevice]:
         """One for each use."""
 
@@ -60,6 +64,7 @@ class Evidence:
     variables: tuple[tuple[str, str], ...]
     namespace: str
     consumers: frozenset[str]
+    serves_one_pod: bool
 
 
 class Evidences:
@@ -89,7 +94,8 @@ class Evidences:
 
 def _evidences_of(key: ClaimKey, claim: Claim) -> Iterator[Evidence]:
     for device in claim.cdi_devices():
-        yield Evidence(Use(key, device.name), device.variables, claim.namespace, claim.consumers)
+        use = Use(key, device.name)
+        yield Evidence(use, device.variables, claim.namespace, claim.consumers, claim.serves_one_pod)
 
 
 class UnprovenError(PlacementError):
@@ -113,6 +119,19 @@ def uses_of(container: Container, evidences: Evidences, *, cdi_is_passed: bool) 
         _check_variables(container, variables, proven, _rule(evidences))
         return frozenset(evidence.use for evidence in proven)
     return frozenset(_proven_by_variable(container, name, value, evidences) for name, value in variables)
+
+
+def check_consumers(container: Container, uses: frozenset[Use], evidences: Evidences) -> None:
+    """Refuses a container that is about to be created in another pod than the one that its claim serves.
+
+    The kubelet gives a claim to every pod that it is reserved for. Of some claims, a second pod could take what the
+    first one was promised."""
+    for use in sorted(uses, key=lambda use: use.cdi_device):
+        evidence = evidences.by_device.get(use.cdi_device)
+        if evidence and evidence.serves_one_pod and container.pod_uid not in evidence.consumers:
+            raise UnknownConsumerError(
+                use.claim, f"pod {container.pod_name} is not the pod that the claim of {use.cdi_device} serves"
+            )
 
 
 def _proven_by_cdi(device: str, evidences: Evidences) -> Evidence:

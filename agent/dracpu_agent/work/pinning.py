@@ -287,8 +287,10 @@ class Pinning:
             raise error
         try:
             await self._learn_consumers(error.claim)
-        except ClaimError as unread:
+        except NotReadyError as unread:
             raise PlacementError(f"{error}; reading the claim failed: {unread}") from unread
+        except ClaimError as refused:  # not kept: the claim's other pods may end
+            raise PlacementError(f"{error}: {refused}") from refused
         claim = self._node.holdings[error.claim.driver].get(error.claim.uid)
         if claim is None or container.pod_uid not in claim.consumers:
             self._refused[refusal] = None
