@@ -1,4 +1,5 @@
-"""The names of devices: `cpudev007` is CPU 7, `cpudevnuma001` NUMA node 1, `cpudevmachine` the whole machine.
+"""The names of devices: `cpudev007` is CPU 7, `cpudevnuma001` NUMA node 1, `cpudevmachine` the whole machine;
+`memory-numa001` is the ordinary memory of NUMA node 1, `hugepages-2mi-numa001` are its hugepages of 2Mi.
 
 A name alone shows which settings publish such a device, on any machine and whether or not its CPUs are online.
 """
@@ -8,7 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, assert_never
 
-from dracpu_api.settings import GroupBy, Mode, Settings
+from dracpu_api.memory_kinds import KINDS
+from dracpu_api.names import DRIVER, DRIVER_MEMORY
+from dracpu_api.settings import GroupBy, Mode, OutstandingDevice, Publish, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,32 @@ def belongs_to(device: str, settings: Settings) -> bool:
     return parsed is not None and parsed.group_by is (settings.group_by if settings.mode is Mode.GROUPED else None)
 
 
+def memory_device(kind: str, numa_node: int) -> str:
+    """The device of one kind of memory on a NUMA node."""
+    return f"{_memory_word(kind)}-numa{numa_node:03d}"
+
+
+@lru_cache(maxsize=2048)
+def parse_memory_device(name: str) -> tuple[str, int] | None:
+    """The kind of memory and the NUMA node; None for a text that is not the name of any device of memory."""
+    match = _MEMORY_NAME.fullmatch(name)
+    if match is None or match["word"] not in _MEMORY_WORDS:
+        return None
+    kind, numa_node = _MEMORY_WORDS[match["word"]], int(match["numa_node"])
+    return (kind, numa_node) if memory_device(kind, numa_node) == name else None
+
+
+def is_published(device: OutstandingDevice, settings: Settings) -> bool:
+    """True when nodes with these settings publish all of a device that a claim was given, so that schedulers count the
+    claim."""
+    if device.driver == DRIVER_MEMORY:
+        return settings.memory_representation is Publish.DEVICES
+    if device.driver != DRIVER:  # of a newer version: nothing is known about it
+        return True
+    is_whole = not device.amounts or settings.memory_representation is Publish.WITH_CPUS
+    return is_whole and belongs_to(device.name, settings)
+
+
 def _word(group_by: GroupBy | None) -> str:
     match group_by:
         case None:
@@ -65,6 +94,12 @@ def _word(group_by: GroupBy | None) -> str:
             assert_never(group_by)
 
 
+def _memory_word(kind: str) -> str:
+    return kind.replace("_", "-").lower()
+
+
+_MEMORY_WORDS: Final = {_memory_word(kind): kind for kind in KINDS}
+_MEMORY_NAME: Final = re.compile("(?P<word>[a-z0-9-]+)-numa(?P<numa_node>[0-9]{3,9})")
 _PREFIX: Final = "cpudev"
 _WORDS: Final = {_word(group_by): group_by for group_by in (None, *GroupBy)}
 _NAME: Final = re.compile(_PREFIX + "(?P<word>([a-z0-9]*[a-z])?)(?P<number>([0-9]{3,9})?)")

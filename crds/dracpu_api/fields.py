@@ -46,9 +46,9 @@ class Fields:
             raise self.wrong(name, "a list", value)
         return [Fields(item, f"{self._path}.{name}[{index}]") for index, item in enumerate(value)]
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, *, default: str | None = None) -> str:
         """A text that is not empty."""
-        value = self._left.pop(name, None)
+        value = self._left.pop(name, default)
         if not isinstance(value, str) or not value:
             raise self.wrong(name, "a non-empty text", value)
         return value
@@ -99,6 +99,12 @@ class Fields:
         if amount is None or amount >= LIMIT:
             raise self.wrong(name, 'an amount of memory like "512Mi", a whole number of bytes above 0', value)
         return amount
+
+    def numbers(self, name: str) -> tuple[tuple[str, int], ...]:
+        """The values of an object whose values are whole numbers, sorted by their names; none if it is absent."""
+        value = self._left.pop(name, None)
+        numbers = Fields({} if value is None else value, f"{self._path}.{name}")
+        return tuple((key, numbers.integer(key)) for key in sorted(numbers._left))
 
     def page_size(self, name: str) -> int:
         """A size of hugepages in bytes."""

@@ -11,6 +11,8 @@ API_VERSION: Final = "v1alpha1"
 
 CAPACITY_CPU: Final = f"{DRIVER}/cpu"
 CAPACITY_SIZE: Final = "size"  # of memory: claims name it without a domain
+# of CPUs' devices that offer memory, too: the kind of memory, and its capacity
+CAPACITIES_BESIDE_CPUS: Final = {kind: f"{DRIVER}/{kind}" for kind in ("memory", "hugepages_2Mi", "hugepages_1Gi")}
 
 ATTRIBUTE_NUMA_NODE: Final = "resource.kubernetes.io/numaNode"  # the standard one: other drivers match on it
 ATTRIBUTE_PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"

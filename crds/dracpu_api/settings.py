@@ -20,12 +20,13 @@ from typing import Any, Final
 from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_api.fields import Fields, SettingsError, nothing
 from dracpu_api.memory_kinds import RESERVABLE
+from dracpu_api.names import DRIVER
 from dracpu_api.quantity import format_binary
 
 __all__ = [
     "REMOVAL_SECONDS", "SETTLE_SECONDS", "Allocation", "CpuNodeSpec", "GroupBy", "MemorySettings", "Mode",
-    "OutstandingClaim", "ProvisionedPages", "Publish", "ReservedMemory", "Settings", "SettingsError", "Strategy",
-    "changed_fields", "decode_settings", "decode_spec", "encode_settings", "encode_spec",
+    "OutstandingClaim", "OutstandingDevice", "ProvisionedPages", "Publish", "ReservedMemory", "Settings",
+    "SettingsError", "Strategy", "changed_fields", "decode_settings", "decode_spec", "encode_settings", "encode_spec",
 ]  # fmt: skip
 
 SETTLE_SECONDS: Final = 10  # the default of rollout.settleSeconds
@@ -148,13 +149,23 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class OutstandingDevice:
+    """A device, or a share of one, that a claim was given."""
+
+    name: str
+    cpus: int  # how many of its CPUs: 1 for an individual device, 0 for a device of memory
+    driver: str = DRIVER
+    amounts: tuple[tuple[str, int], ...] = ()  # kind of memory ("hugepages_2Mi") -> bytes, sorted by kind
+
+
+@dataclass(frozen=True, slots=True)
 class OutstandingClaim:
     """A claim that the scheduler allocated on this node before the node's devices changed."""
 
     uid: str
     namespace: str
     name: str
-    devices: tuple[tuple[str, int], ...]  # a device's name, and how many of its CPUs; 1 for an individual device
+    devices: tuple[OutstandingDevice, ...]
     unknown: Mapping[str, Any] = field(default_factory=nothing, compare=False)
 
 
@@ -319,16 +330,36 @@ def _decode_outstanding(item: Fields) -> OutstandingClaim:
         uid=item.text("uid"),
         namespace=item.text("namespace"),
         name=item.text("name"),
-        devices=tuple((device.text("name"), device.integer("cpus")) for device in readers),
+        devices=tuple(
+            OutstandingDevice(
+                name=device.text("name"),
+                cpus=device.integer("cpus", default=0),
+                driver=device.text("driver", default=DRIVER),
+                amounts=device.numbers("amounts"),
+            )
+            for device in readers
+        ),
         unknown=item.unknown(devices=_unknown_of_each(readers)),
     )
 
 
 def _encode_outstanding(claim: OutstandingClaim) -> dict[str, Any]:
-    devices = [{"name": name, "cpus": cpus} for name, cpus in claim.devices]
+    devices = [_encode_device(device) for device in claim.devices]
     return _merged(
         {"uid": claim.uid, "namespace": claim.namespace, "name": claim.name, "devices": devices}, claim.unknown
     )
+
+
+def _encode_device(device: OutstandingDevice) -> dict[str, Any]:
+    """A device of CPUs alone is written as before there was memory. `cpus` is always there, also as 0: agents of the
+    former version refuse a whole spec in which a device lacks it, and take no notice of devices that they do not
+    know."""
+    encoded: dict[str, Any] = {"name": device.name, "cpus": device.cpus}
+    if device.driver != DRIVER:
+        encoded["driver"] = device.driver
+    if device.amounts:
+        encoded["amounts"] = dict(device.amounts)
+    return encoded
 
 
 def _unknown_of_each(readers: Iterable[Fields]) -> list[Mapping[str, Any]]:

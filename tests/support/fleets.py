@@ -48,7 +48,9 @@ def cpu_node(
             "uid": c.uid,
             "namespace": c.namespace,
             "name": c.name,
-            "devices": [{"name": d, "cpus": n} for d, n in c.devices],
+            "devices": [
+                {"name": d.name, "cpus": d.cpus, "driver": d.driver, "amounts": dict(d.amounts)} for d in c.devices
+            ],
         }
         for c in outstanding
     ]

@@ -3,7 +3,8 @@
 from hypothesis import strategies as st
 
 from dracpu_api.cpuset import CpuSet
-from dracpu_api.memory_kinds import ORDINARY, PAGE_SIZES, RESERVABLE, hugepages
+from dracpu_api.memory_kinds import KINDS, LIMIT, ORDINARY, PAGE_SIZES, RESERVABLE, hugepages
+from dracpu_api.names import DRIVER, DRIVER_MEMORY
 from dracpu_api.settings import (
     Allocation,
     CpuNodeSpec,
@@ -11,6 +12,7 @@ from dracpu_api.settings import (
     MemorySettings,
     Mode,
     OutstandingClaim,
+    OutstandingDevice,
     ProvisionedPages,
     Publish,
     ReservedMemory,
@@ -71,6 +73,16 @@ settings = st.builds(
     memory=memory,
 )
 
+_devices = st.builds(
+    OutstandingDevice,
+    name=_names,
+    cpus=st.integers(0, 512),
+    driver=st.sampled_from([DRIVER, DRIVER_MEMORY]),
+    amounts=st.dictionaries(st.sampled_from(KINDS), st.integers(1, LIMIT - 1), max_size=3).map(
+        lambda amounts: tuple(sorted(amounts.items()))
+    ),
+)
+
 specs = st.builds(
     CpuNodeSpec,
     config_name=_names,
@@ -83,7 +95,7 @@ specs = st.builds(
             uid=_names,
             namespace=_names,
             name=_names,
-            devices=st.lists(st.tuples(_names, st.integers(1, 512)), max_size=4).map(tuple),
+            devices=st.lists(_devices, max_size=4).map(tuple),
         ),
         max_size=3,
         unique_by=lambda claim: claim.uid,

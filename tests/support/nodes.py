@@ -21,7 +21,16 @@ from dracpu_agent.report.conditions import Condition, Standing
 from dracpu_agent.topology.topology import Cpu, Topology
 from dracpu_api.conditions import NodeCondition
 from dracpu_api.cpuset import EMPTY, CpuSet
-from dracpu_api.settings import Allocation, CpuNodeSpec, GroupBy, MemorySettings, Mode, OutstandingClaim, Settings
+from dracpu_api.settings import (
+    Allocation,
+    CpuNodeSpec,
+    GroupBy,
+    MemorySettings,
+    Mode,
+    OutstandingClaim,
+    OutstandingDevice,
+    Settings,
+)
 
 NODE = "vm1"
 SAFE_RUNTIME = RuntimeInfo("containerd", "v2.4.2", "v0.12.3", passes_cdi_devices=True, unsolicited_updates=True)
@@ -67,7 +76,8 @@ def spec(
 
 def outstanding(number: int, *devices: tuple[str, int]) -> OutstandingClaim:
     """Builds the entry of claim `number` in the operator's list of outstanding claims."""
-    return OutstandingClaim(uid(number), "default", f"claim-{number}", devices)
+    given = tuple(OutstandingDevice(name, cpus) for name, cpus in devices)
+    return OutstandingClaim(uid(number), "default", f"claim-{number}", given)
 
 
 def uid(number: int) -> str:

@@ -4,8 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dracpu_api.device_names import DeviceName, belongs_to, cpu_device, group_device, parse_device
-from dracpu_api.settings import GroupBy, Mode, Settings
+from dracpu_api.device_names import (
+    DeviceName,
+    belongs_to,
+    cpu_device,
+    group_device,
+    is_published,
+    memory_device,
+    parse_device,
+    parse_memory_device,
+)
+from dracpu_api.memory_kinds import KINDS
+from dracpu_api.settings import GroupBy, MemorySettings, Mode, OutstandingDevice, Publish, Settings
 
 REPRESENTATIONS = [Settings(mode=Mode.INDIVIDUAL), *(Settings(group_by=group_by) for group_by in GroupBy)]
 NUMBERS = st.integers(min_value=0, max_value=8191)
@@ -54,3 +64,44 @@ def test_a_name_that_is_spelt_otherwise_is_not_the_name_of_a_device(text: str) -
 
 def test_group_by_has_no_effect_on_names_in_individual_mode() -> None:
     assert belongs_to("cpudev004", Settings(mode=Mode.INDIVIDUAL, group_by=GroupBy.SOCKET))
+
+
+@given(st.sampled_from(KINDS), NUMBERS)
+def test_the_name_of_a_device_of_memory_is_read_back(kind: str, numa_node: int) -> None:
+    assert parse_memory_device(memory_device(kind, numa_node)) == (kind, numa_node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "memory-x1y2z3", "memory-numa01", "memory-numa0001", "memory-numa-01", "hugepages-numa000", "cpudevnuma000",
+     "hugepages-3mi-numa000", "hugepages_2Mi-numa000", "hugepages-2mi-numa000\n", "memory-numa\u0660\u0660\u0667"],
+)  # fmt: skip
+def test_a_name_that_is_spelt_otherwise_is_not_the_name_of_a_device_of_memory(text: str) -> None:
+    assert parse_memory_device(text) is None
+
+
+WITH_CPUS = MemorySettings(enabled=True, publish=Publish.WITH_CPUS)
+DEVICES = MemorySettings(enabled=True)
+CPUS = OutstandingDevice("cpudevnuma000", 2)
+BOTH = OutstandingDevice("cpudevnuma000", 2, amounts=(("memory", 1024),))
+MEMORY = OutstandingDevice("memory-numa000", 0, "dra.memory", (("memory", 1024),))
+
+
+@pytest.mark.parametrize(
+    ("settings", "published"),
+    [
+        (Settings(), {CPUS}),
+        (Settings(memory=DEVICES), {CPUS, MEMORY}),
+        (Settings(memory=WITH_CPUS), {CPUS, BOTH}),
+        (Settings(Mode.INDIVIDUAL, memory=WITH_CPUS), {MEMORY}),
+        (Settings(Mode.INDIVIDUAL), set()),
+    ],
+)
+def test_a_device_is_published_when_all_that_was_given_of_it_is(
+    settings: Settings, published: set[OutstandingDevice]
+) -> None:
+    assert {device for device in (CPUS, BOTH, MEMORY) if is_published(device, settings)} == published
+
+
+def test_a_device_of_an_unknown_driver_is_left_to_newer_versions() -> None:
+    assert is_published(OutstandingDevice("x", 0, "dra.other"), Settings())

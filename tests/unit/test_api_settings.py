@@ -1,6 +1,7 @@
 """A spec is decoded, keeps the fields that this version does not know, or is refused with the name of the field."""
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from dracpu_api.settings import (
     GroupBy,
     MemorySettings,
     Mode,
+    OutstandingClaim,
+    OutstandingDevice,
     ProvisionedPages,
     Publish,
     ReservedMemory,
@@ -174,6 +177,30 @@ def newer_spec() -> dict[str, Any]:
     return written
 
 
+def test_outstanding_claims_without_memory_are_written_as_before_there_was_memory() -> None:
+    devices = (OutstandingDevice("cpudevnuma000", 2), OutstandingDevice("cpudevnuma000", 1))
+    written = encode_spec(CpuNodeSpec("c", 1, Settings(), "r", (OutstandingClaim("u", "n", "c", devices),)))
+    assert json.dumps(written["outstanding"]) == (
+        '[{"uid": "u", "namespace": "n", "name": "c", "devices": '
+        '[{"name": "cpudevnuma000", "cpus": 2}, {"name": "cpudevnuma000", "cpus": 1}]}]'
+    )
+
+
+def test_memory_of_outstanding_claims_is_written_beside_their_cpus_and_each_device_has_a_number_of_them() -> None:
+    devices = (
+        OutstandingDevice("cpudevnuma000", 2, amounts=(("hugepages_2Mi", 2 * MIB), ("memory", GIB))),
+        OutstandingDevice("memory-numa001", 0, "dra.memory", (("memory", GIB),)),
+    )
+    claim = OutstandingClaim("u", "n", "c", devices)
+    written = encode_spec(CpuNodeSpec("c", 1, Settings(), "r", (claim,)))
+    assert written["outstanding"][0]["devices"] == [
+        {"name": "cpudevnuma000", "cpus": 2, "amounts": {"hugepages_2Mi": 2 * MIB, "memory": GIB}},
+        {"name": "memory-numa001", "cpus": 0, "driver": "dra.memory", "amounts": {"memory": GIB}},
+    ]
+    del written["outstanding"][0]["devices"][1]["cpus"]
+    assert decode_spec(written).outstanding == (claim,)
+
+
 def test_unknown_fields_are_kept_at_every_level() -> None:
     read = decode_spec(newer_spec())
     assert read.settings.mode is Mode.INDIVIDUAL
@@ -310,8 +337,12 @@ def provisioning(*entries: dict[str, Any]) -> dict[str, Any]:
         (a_spec(outstanding={}), "spec.outstanding must be a list"),
         (a_spec(outstanding=[{}]), "spec.outstanding[0].uid must be a non-empty text"),
         (
-            a_spec(outstanding=[{"uid": "u", "namespace": "n", "name": "c", "devices": [{"name": "d"}]}]),
-            "spec.outstanding[0].devices[0].cpus must be a whole number, got nothing",
+            a_spec(outstanding=[{"uid": "u", "namespace": "n", "name": "c", "devices": [{"name": "d", "cpus": "2"}]}]),
+            "spec.outstanding[0].devices[0].cpus must be a whole number, got '2'",
+        ),
+        (
+            a_spec(outstanding=[{"uid": "u", "namespace": "n", "name": "c", "devices": [{"name": "d", "amounts": 2}]}]),
+            "spec.outstanding[0].devices[0].amounts must be an object, got 2",
         ),
     ],
 )

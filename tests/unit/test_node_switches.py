@@ -24,7 +24,7 @@ from dracpu_agent.claims.cpu_asks import read_cpu_request
 from dracpu_agent.devices.device import Taint
 from dracpu_agent.errors import ClaimError, SettingsRefusedError
 from dracpu_agent.node import NodeState
-from dracpu_api.settings import Allocation, GroupBy, Mode
+from dracpu_api.settings import Allocation, GroupBy, Mode, OutstandingClaim, OutstandingDevice
 
 NUMA0, NUMA1, SOCKET0, MACHINE = "cpudevnuma000", "cpudevnuma001", "cpudevsocket000", "cpudevmachine"
 INDIVIDUAL = {f"cpudev{cpu:03d}" for cpu in range(2, 8)}
@@ -113,6 +113,19 @@ def test_a_waiting_claims_cpus_are_not_offered_and_are_there_when_it_is_prepared
     assert {f"cpudev{cpu:03d}" for cpu in state.claims[uid(1)].cpus} == missing
     assert INDIVIDUAL - set(offered(state)) == missing
     assert state.cpus.draining() == (ref(1),)
+
+
+def test_memory_of_a_waiting_claim_takes_no_cpus_and_does_not_keep_devices_of_cpus_back():
+    memory = OutstandingDevice("memory-numa000", 0, "dra.memory", (("memory", 1024**3),))
+    beside = OutstandingDevice(NUMA1, 2, amounts=(("memory", 1024**3),))
+    claims = [OutstandingClaim(uid(1), "default", "a", (memory,)), OutstandingClaim(uid(2), "default", "b", (beside,))]
+    state = node()
+    before = offered(state)
+    state.configure(spec(outstanding=claims))
+    assert (offered(state), state.cpus.draining()) == (before, ())
+    state.configure(spec(Mode.INDIVIDUAL, outstanding=claims))
+    assert len(INDIVIDUAL - set(offered(state))) == 2
+    assert [waiting.uid for waiting in state.cpus.draining()] == [uid(2)]
 
 
 def test_other_claims_do_not_get_a_waiting_claims_cpus():

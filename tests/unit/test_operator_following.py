@@ -9,13 +9,13 @@ from fleets import cpu_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dracpu_api.settings import OutstandingClaim
+from dracpu_api.settings import OutstandingClaim, OutstandingDevice
 from dracpu_operator.decide.following import Following
 from dracpu_operator.decide.records import CpuNode
 from dracpu_operator.decide.times import TIME_FORMAT
 
 NOW = datetime(2026, 1, 10, 12, tzinfo=UTC)
-CLAIM = OutstandingClaim("u1", "default", "c", (("cpudevnuma000", 2),))
+CLAIM = OutstandingClaim("u1", "default", "c", (OutstandingDevice("cpudevnuma000", 2),))
 MINUTES = 30
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from node_specs import specs
 
 from dracpu_api.objects.models import CpuNode as CpuNodeModel
-from dracpu_api.settings import OutstandingClaim, encode_spec
+from dracpu_api.settings import OutstandingClaim, OutstandingDevice, encode_spec
 from dracpu_operator.decide.agents import Agents
 from dracpu_operator.decide.plan import Change, Plan, Situation, make_plan, spec_of, with_current_claims
 from dracpu_operator.decide.records import Agent, Config, CpuNode, DaemonSet, Node
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-GROUPED = OutstandingClaim("u1", "default", "grouped", (("cpudevnuma000", 2),))
-SINGLE = OutstandingClaim("u2", "default", "single", (("cpudev003", 1),))
+GROUPED = OutstandingClaim("u1", "default", "grouped", (OutstandingDevice("cpudevnuma000", 2),))
+SINGLE = OutstandingClaim("u2", "default", "single", (OutstandingDevice("cpudev003", 1),))
 
 
 def plan_of(*parts: Node | Config | CpuNode, situation: Situation | None = None) -> Plan:
@@ -107,6 +107,27 @@ def test_outstanding_claims_are_written_with_a_change_of_devices_and_with_a_firs
     assert listed(Change(node("n1"), individual, None), GROUPED) == (GROUPED,)
     assert listed(Change(node("n1"), reserved, before), SINGLE) == ()
     assert Change(node("n1"), reserved, before).keeps_devices
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "keeps_devices"),
+    [
+        ({}, {"memory": {"enabled": True}}, False),
+        ({"memory": {"enabled": True}}, {}, False),
+        ({"memory": {"enabled": True}}, {"memory": {"enabled": True, "publish": "WithCPUs"}}, False),
+        ({}, {"memory": {"publish": "WithCPUs"}}, True),
+        ({"mode": "individual", "memory": {"enabled": True}},) * 2 + (True,),
+        (
+            {"mode": "individual", "memory": {"enabled": True}},
+            {"mode": "individual", "memory": {"enabled": True, "publish": "WithCPUs"}},
+            True,
+        ),
+        ({"memory": {"enabled": True}}, {"memory": {"enabled": True, "hugepages": []}}, True),
+    ],
+)
+def test_memory_that_is_published_otherwise_or_no_more_changes_the_devices(before, after, keeps_devices) -> None:
+    change = Change(node("n1"), config(**after), cpu_node("n1", settings=before))
+    assert change.keeps_devices is keeps_devices
 
 
 def test_a_change_that_keeps_the_devices_keeps_the_list() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_api.device_names import belongs_to
+from dracpu_api.names import DRIVER
 from dracpu_api.settings import CpuNodeSpec
 
 
@@ -18,6 +19,7 @@ def draining(spec: CpuNodeSpec, held: Mapping[str, CpuClaim]) -> tuple[ClaimRef,
     waiting = [
         ClaimRef(claim.namespace, claim.name, claim.uid)
         for claim in spec.outstanding
-        if claim.uid not in held and any(is_former(device) for device, _ in claim.devices)
+        if claim.uid not in held
+        and any(is_former(device.name) for device in claim.devices if device.driver == DRIVER and device.cpus)
     ]
     return (*keeping, *waiting)

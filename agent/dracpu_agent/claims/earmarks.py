@@ -18,6 +18,7 @@ from dracpu_agent.devices.grouping import divided_over
 from dracpu_agent.devices.publish import resolve
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
+from dracpu_api.names import DRIVER
 from dracpu_api.settings import Allocation, CpuNodeSpec, OutstandingClaim, Settings
 
 Places = Mapping[str, Mapping[str, CpuSet]]  # claim UID -> device -> CPUs
@@ -91,10 +92,11 @@ class Earmarks:
 
 
 def _wants(topology: Topology, claim: OutstandingClaim) -> Collection[_Want]:
-    """One want for each device of the claim, which several shares of the device have together."""
+    """One want for each device of CPUs of the claim, which several shares of the device have together."""
     amounts: dict[str, int] = {}
-    for device, cpus in claim.devices:
-        amounts[device] = amounts.get(device, 0) + cpus
+    for device in claim.devices:
+        if device.driver == DRIVER and device.cpus:
+            amounts[device.name] = amounts.get(device.name, 0) + device.cpus
     return [
         _Want(claim.uid, device, group & topology.online, amount)
         for device, amount in amounts.items()

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from dracpu_api.device_names import memory_device, parse_memory_device
 from dracpu_api.quantity import format_binary
 
 _MEMORY: Final = "memory"
 _HUGEPAGES: Final = "hugepages"
-_DEVICE: Final = re.compile(r"(?:memory|hugepages-(?P<size>[0-9]+[kmgt]i))-numa(?P<numa>[0-9]{3,})")
 _NAME: Final = re.compile(r"hugepages_(?P<size>[0-9]+[KMGT]i)")
 _UNITS: Final[Mapping[str, int]] = {unit: 1024**power for power, unit in enumerate("kmgt", start=1)}
 
@@ -66,7 +66,7 @@ class Place(NamedTuple):
     @property
     def device(self) -> str:
         """The name of its device, which is the same after every start of the agent."""
-        return f"{self.kind.name.replace('_', '-').lower()}-numa{self.numa:03d}"
+        return memory_device(self.kind.name, self.numa)
 
     def __str__(self) -> str:
         return f"{self.kind} on NUMA node {self.numa}"
@@ -74,11 +74,12 @@ class Place(NamedTuple):
 
 def place_of(device: str) -> Place | None:
     """The inverse of `Place.device`; None for a name that no device of memory has."""
-    match = _DEVICE.fullmatch(device)
-    if match is None:
-        return None
-    place = Place(int(match["numa"]), Kind(_bytes(match["size"])) if match["size"] else MEMORY)
-    return place if place.device == device else None
+    match parse_memory_device(device):
+        case None:
+            return None
+        case name, numa:
+            kind = Kind.named(name)
+            return None if kind is None else Place(numa, kind)
 
 
 def _bytes(size: str) -> int:

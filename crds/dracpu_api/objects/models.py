@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, WithJsonSchema
 
 from dracpu_api.conditions import Phase
+from dracpu_api.names import DRIVER
 from dracpu_api.objects import rules
 from dracpu_api.objects.memory import FleetMemories, NodeMemories
 from dracpu_api.objects.parts import (
@@ -63,8 +64,8 @@ class Rollout(Object):
     paused: StrictBool = False
     """true stops the rollout: nodes keep the settings that they have."""
     settle_seconds: SettleSeconds = SETTLE_SECONDS
-    """How long the old devices stay published, closed to new claims, before a change of mode or groupBy replaces
-    them."""
+    """How long the old devices stay published, closed to new claims, before a change of mode, groupBy, memory.enabled
+    or memory.publish replaces them."""
     removal_seconds: Annotated[Int, Field(ge=0, le=86_400)] | None = None
     """How long a node that no config selects any more keeps its devices: a label may come back, or a mistake may be
     corrected. 60 when absent."""
@@ -154,8 +155,14 @@ class OutstandingDevice(Object):
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The device's name."""
-    cpus: Annotated[Int, Field(ge=1)]
-    """How many of its CPUs; 1 for a device of individual mode."""
+    cpus: Count = 0
+    """How many of its CPUs: 1 for a device of individual mode, 0 for a device of memory."""
+    driver: Annotated[str, Field(min_length=1, max_length=63)] = DRIVER
+    """The driver of the device; dra.cpu when absent."""
+    # no quantities: rules for so many of them exceed what the API server lets all rules of a CRD cost
+    amounts: Annotated[dict[str, Annotated[Int, Field(ge=1)]], Field(max_length=32)] = Field(default_factory=dict)
+    """How much memory the claim was given with the device: bytes, by kind (memory, or hugepages of a size, such as
+    hugepages_2Mi)."""
 
 
 class OutstandingClaim(Object):
@@ -188,7 +195,7 @@ class CpuNodeSpec(Object):
             max_length=8192, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]}
         ),
     ] = ()
-    """Claims allocated on this node, listed while its devices change, so that their CPUs are not offered twice."""
+    """Claims allocated on this node, listed while its devices change, so that nothing of theirs is offered twice."""
     settle_seconds: SettleSeconds = SETTLE_SECONDS
     """How long the former devices stay published, closed to new claims, before others replace them."""
 
@@ -331,8 +338,8 @@ class CpuNodeStatus(Object):
     claims_total: Count | None = None
     """How many claims hold CPUs or memory of this node."""
     conditions: Conditions = ()
-    """ConfigApplied, KubeletRegistered, RuntimeConnected, SlicesPublished and StateHealthy; each message says what to
-    do."""
+    """ConfigApplied, KubeletRegistered, RuntimeConnected, SlicesPublished, StateHealthy and, where memory is enabled,
+    MemoryReady; each message says what to do."""
 
 
 class CpuNode(Object):

@@ -5,26 +5,28 @@ the claims that the agent has to expect in `CpuNode.spec.outstanding`, together 
 devices.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from sys import intern
 from typing import Any, Final, TypeVar, cast
 
-from dracpu_api.device_names import belongs_to
-from dracpu_api.names import CAPACITY_CPU, DRIVER
+from dracpu_api.device_names import belongs_to, is_published, parse_memory_device
+from dracpu_api.memory_kinds import LIMIT
+from dracpu_api.names import CAPACITIES_BESIDE_CPUS, CAPACITY_CPU, CAPACITY_SIZE, DRIVER, DRIVER_MEMORY
 from dracpu_api.quantity import whole_number
 from dracpu_api.resources import Json
-from dracpu_api.settings import OutstandingClaim, Settings
+from dracpu_api.settings import OutstandingClaim, OutstandingDevice, Settings
 
-_T = TypeVar("_T", bound=tuple[object, ...])
+_T = TypeVar("_T", bound=Hashable)
 
 _SHARED_PER_CLAIM: Final = 8  # values of a claim that are kept once: its node, its devices, all devices together
 _SHARED_BY_FEW: Final = 10_000
+_DRIVERS: Final = frozenset({DRIVER, DRIVER_MEMORY})
 
 ClaimsByNode = Mapping[str, tuple[OutstandingClaim, ...]]
 
 
 class AllocatedClaims:
-    """The claims that are allocated on devices of our driver, by node.
+    """The claims that are allocated on devices of our drivers, by node.
 
     A cluster may have very many claims, and an object takes some 3 KB: little is kept of each, and what is equal in
     many claims is kept once.
@@ -33,7 +35,7 @@ class AllocatedClaims:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, OutstandingClaim]] = {}  # then by UID
         self._nodes: dict[str, tuple[str, ...]] = {}  # of each claim, by UID
-        self._shared: dict[tuple[object, ...], Any] = {}
+        self._shared: dict[Hashable, Any] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -94,33 +96,75 @@ def outstanding(
     """Which of a node's claims to list; `listed` are those in the list now.
 
     The list is empty unless a claim has a device that `settings` do not publish: the scheduler itself counts claims on
-    published devices. When there is such a claim, all claims of the node are listed, because the agent has to keep CPUs
-    for it that no other claim is entitled to. A claim that is allocated later, on a published device, is not added: the
-    scheduler gives it what the agent still offers.
+    published devices. When such a claim has CPUs of the device, all claims with CPUs of the node are listed, because
+    the agent has to keep CPUs for it that no other claim is entitled to. A claim that is allocated later, on a
+    published device, is not added: the scheduler gives it what the agent still offers. Of memory, the agent has to keep
+    an amount only, so that a claim whose memory alone is not published any more adds no others.
     """
     claims = tuple(claims)
     known = {claim.uid for claim in listed}
-    foreign = {claim.uid for claim in claims if not all(belongs_to(name, settings) for name, _ in claim.devices)}
+    foreign = {claim.uid for claim in claims if not all(is_published(device, settings) for device in claim.devices)}
     if not foreign:
         return ()
-    return claims if foreign - known else tuple(claim for claim in claims if claim.uid in known)
+    keeping_cpus = {
+        claim.uid
+        for claim in claims
+        if claim.uid in foreign and not all(belongs_to(name, settings) for name in _names_of_cpus(claim))
+    }
+    others: Collection[str] = ()
+    if keeping_cpus:
+        with_cpus = {claim.uid for claim in claims if any(_names_of_cpus(claim))}
+        others = with_cpus if keeping_cpus - known else with_cpus & known
+    return tuple(claim for claim in claims if claim.uid in foreign or claim.uid in others)
 
 
 def results_of(claim: Json) -> list[Json]:
-    """The devices of our driver that a claim was given; none when it is not allocated."""
+    """The devices of our drivers that a claim was given; none when it is not allocated."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     # a device that was given with adminAccess remains available to other claims
-    return [result for result in results if result["driver"] == DRIVER and not result.get("adminAccess")]
+    return [result for result in results if result["driver"] in _DRIVERS and not result.get("adminAccess")]
 
 
-def _devices_by_node(claim: Json) -> dict[str, list[tuple[str, int]]]:
-    devices: dict[str, list[tuple[str, int]]] = {}
+def _names_of_cpus(claim: OutstandingClaim) -> Iterator[str]:
+    """The names of the devices of which the claim has CPUs."""
+    return (device.name for device in claim.devices if device.cpus)
+
+
+def _devices_by_node(claim: Json) -> dict[str, list[OutstandingDevice]]:
+    devices: dict[str, list[OutstandingDevice]] = {}
     for result in results_of(claim):
-        cpus = _cpus(result)
-        if cpus is not None:
-            devices.setdefault(intern(result["pool"]), []).append((intern(result["device"]), cpus))
+        device = _of_memory(result) if result["driver"] == DRIVER_MEMORY else _of_cpus(result)
+        if device is not None:
+            devices.setdefault(intern(result["pool"]), []).append(device)
     return devices
+
+
+def _of_memory(result: Json) -> OutstandingDevice | None:
+    """A device of memory; None for an amount, or for a device of another driver with this name, that every agent
+    refuses."""
+    name = intern(result["device"])
+    place, size = parse_memory_device(name), _size(result, CAPACITY_SIZE)
+    if place is None or size is None:
+        return None
+    kind, _ = place
+    return OutstandingDevice(name, 0, DRIVER_MEMORY, ((kind, size),))
+
+
+def _of_cpus(result: Json) -> OutstandingDevice | None:
+    """A device of CPUs, with the memory that it was given, too; None for an amount that every agent refuses."""
+    cpus = _cpus(result)
+    if cpus is None:
+        return None
+    sizes = {kind: _size(result, capacity) for kind, capacity in CAPACITIES_BESIDE_CPUS.items()}
+    amounts = tuple((kind, size) for kind, size in sorted(sizes.items()) if size is not None)
+    return OutstandingDevice(intern(result["device"]), cpus, amounts=amounts)
+
+
+def _size(result: Json, capacity: str) -> int | None:
+    """How much of a capacity the claim was given; None for nothing, and for an amount that no machine has."""
+    size = whole_number(str((result.get("consumedCapacity") or {}).get(capacity, "")))
+    return size if size is not None and size < LIMIT else None
 
 
 def _cpus(result: Json) -> int | None:

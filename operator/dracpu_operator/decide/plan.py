@@ -36,7 +36,8 @@ class Change:
         if self.current is None or before is None or not self.current.arrived:
             return False
         assert self.config.wanted is not None
-        return before.settings.representation == self.config.wanted.settings.representation
+        now, then = self.config.wanted.settings, before.settings
+        return (now.representation, now.memory_representation) == (then.representation, then.memory_representation)
 
 
 @dataclass(frozen=True, slots=True)

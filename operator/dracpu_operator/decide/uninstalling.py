@@ -12,6 +12,7 @@ from typing import Final
 from dracpu_api.names import CAPACITY_CPU, DRIVER, DRIVER_MEMORY
 from dracpu_api.quantity import whole_number
 from dracpu_api.resources import Json
+from dracpu_operator.decide.outstanding import results_of
 
 CPUS: Final = "CPUs"
 MEMORY: Final = "memory"  # and hugepages
@@ -45,7 +46,7 @@ def holders_of_claim(claim: Json) -> list[Holder]:
     consumers = (claim.get("status") or {}).get("reservedFor") or ()
     pods = tuple(_consumer(consumer) for consumer in consumers)
     contents: dict[str, set[str]] = {}
-    for result in _results_of(claim):
+    for result in results_of(claim):
         contents.setdefault(result["pool"], set()).update(_contents_of(result))
     return [
         Holder(node, metadata["namespace"], metadata["name"], metadata["uid"], tuple(sorted(words)), pods)
@@ -71,14 +72,6 @@ def summary(holders: Collection[Holder]) -> str:
     """How many claims hold what: "2 claims hold CPUs or memory"."""
     held = " or ".join(sorted({word for holder in holders for word in holder.contents}))
     return f"1 claim holds {held}" if len(holders) == 1 else f"{len(holders)} claims hold {held}"
-
-
-def _results_of(claim: Json) -> list[Json]:
-    """The devices of both drivers that a claim was given; none when it is not allocated."""
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    results = (allocation.get("devices") or {}).get("results") or ()
-    # a device that was given with adminAccess remains available to other claims
-    return [result for result in results if result["driver"] in _CONTENTS and not result.get("adminAccess")]
 
 
 def _contents_of(result: Json) -> set[str]:
