@@ -21,7 +21,7 @@ from dracpu_agent.report.memory import memory_condition
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.memory_watch import MemoryWatch
-from dracpu_agent.work.page_limits import PageLimits
+from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
 from dracpu_agent.work.writable_tree import WritableTree
 from dracpu_api.resources import NODES
 
@@ -74,7 +74,7 @@ class MemoryCompanion:
             raise NotReadyError(f"claim {claim.ref}: limits of hugepages cannot be written: {self._tree.problem}")
         for pod_uid in sorted(claim.consumers):
             try:
-                await self._limits.ensure(pod_uid)
+                await self._limits.ensure(pod_uid, PREPARE_SECONDS)
             except CgroupError as error:
                 raise NotReadyError(f"claim {claim.ref}: {error}") from error
 

@@ -118,7 +118,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
             if pages := pages_in(sizes_of(claim.grants)):
                 for pod in claim.consumers:
                     claimed.setdefault(pod, Counter()).update(pages)
-        self.pods.set_claims(claimed)
+        self.pods.set_claims(claimed, [claim.consumers for claim in claims if claim.frozen is not None])
 
     def state(self) -> Any:
         """What the kubelet keeps, and what the specs of pods ask for: neither can always be read again."""

@@ -1,4 +1,4 @@
-"""What can go wrong with the cgroups of pods: as types, so that callers can handle each."""
+"""The errors of reading and writing the cgroups of pods: as types, so that callers can handle each."""
 
 import errno
 from pathlib import Path
@@ -40,6 +40,16 @@ class BusyLimitError(CgroupError):
     def __init__(self, message: str, pages: frozenset[int]) -> None:
         super().__init__(message)
         self.pages = pages  # the sizes, in bytes, of the pages that are in use
+
+
+class CgroupTimeoutError(CgroupError):
+    """The kernel has not finished a read or write in time; it goes on in the background."""
+
+    def __init__(self, pod_uid: str, seconds: float) -> None:
+        super().__init__(
+            f"reading and writing the cgroup of pod {pod_uid} has not ended within {seconds:g} s, and is tried again:"
+            " if this lasts, look for hanging tasks and an overloaded disk in the kernel's log of the node"
+        )
 
 
 def refusal(error: OSError, path: Path, mount: Path) -> CgroupError:
