@@ -203,7 +203,7 @@ class Agent:
             checkpoint_damage=self._damage,
             machine_problem=self._hotplug.problem,
             static_cpu_manager=self._cpu_manager.static,
-            without_cpuset=self._delegation.lacking,
+            without_cpuset=self._delegation.value,
             memory=None if self._companion is None else self._companion.condition(),
         )
 

@@ -22,7 +22,7 @@ from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
-from dracpu_agent.work.writable_tree import WritableTree
+from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
 from dracpu_api.resources import NODES
 
 
@@ -50,7 +50,7 @@ class MemoryCompanion:
             shared.changes,
         )
         self._limits = PageLimits(driver, self._cgroups, shared.state_file, shared.changes, repairs.count)
-        self._tree = WritableTree(self._cgroups.problem, shared.changes)
+        self._tree = WritableTree(self._read_problems, driver, shared.node)
 
     def background(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The tasks that run as long as the agent, by name."""
@@ -67,11 +67,16 @@ class MemoryCompanion:
         await self._tree.look()
 
     async def ready_claim(self, claim: HeldClaim[Any]) -> None:
-        """Writes the limits of the claim's pod, if it has a cgroup already; raises NotReadyError."""
-        if not (isinstance(claim, MemoryClaim) and pages_in(sizes_of(claim.grants))):
+        """Writes the limits of the claim's pod, if it has a cgroup already; raises NotReadyError, also for a claim of
+        memory that nothing can limit."""
+        if not isinstance(claim, MemoryClaim):
             return
-        if self._tree.problem:
-            raise NotReadyError(f"claim {claim.ref}: limits of hugepages cannot be written: {self._tree.problem}")
+        if self._tree.value.memory:
+            raise NotReadyError(f"claim {claim.ref}: memory cannot be limited: {self._tree.value.memory}")
+        if not pages_in(sizes_of(claim.grants)):
+            return
+        if self._tree.value.pages:
+            raise NotReadyError(f"claim {claim.ref}: limits of hugepages cannot be written: {self._tree.value.pages}")
         for pod_uid in sorted(claim.consumers):
             try:
                 await self._limits.ensure(pod_uid, PREPARE_SECONDS)
@@ -102,4 +107,13 @@ class MemoryCompanion:
 
     def condition(self) -> Condition | None:
         """The condition MemoryReady."""
-        return memory_condition(self._driver, unreadable=self._watch.problem, not_writable=self._tree.problem)
+        problems = self._tree.value
+        return memory_condition(
+            self._driver,
+            unreadable=self._watch.problem,
+            not_writable=problems.pages,
+            without_limits=problems.memory,
+        )
+
+    def _read_problems(self) -> LimitProblems:
+        return LimitProblems(self._cgroups.memory_problem(), self._cgroups.problem())

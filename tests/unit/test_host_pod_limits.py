@@ -289,3 +289,27 @@ def test_a_link_in_place_of_the_cgroup_of_all_pods_is_a_problem(tmp_path):
     write_tree(tmp_path, "elsewhere")
     (tmp_path / "kubepods").symlink_to("elsewhere")
     assert limits_of(tmp_path).problem().startswith(f"{tmp_path}/kubepods is not a part of the cgroup tree")
+
+
+@pytest.mark.parametrize(
+    ("controllers", "why"),
+    [
+        ("cpuset cpu memory hugetlb", ""),
+        ("cpuset cpu hugetlb", "has no memory controller: start the kernel without cgroup_disable=memory"),
+        ("", "has no memory controller"),  # the v2 part of a hybrid tree
+        (None, "is no cgroup v2 tree, and only cgroup v2 has the limits that claims need"),
+    ],
+)
+def test_a_machine_that_cannot_limit_memory_is_recognized(tmp_path, controllers, why):
+    write_tree(tmp_path, "kubepods")
+    if controllers is None:
+        (tmp_path / "cgroup.controllers").unlink()
+    else:
+        (tmp_path / "cgroup.controllers").write_text(f"{controllers}\n")
+    found = limits_of(tmp_path).memory_problem()
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_ordinary_memory_does_not_need_the_agents_mount(tmp_path):
+    assert limits_of(tmp_path / "absent").memory_problem() == ""

@@ -136,10 +136,47 @@ async def test_a_claim_that_has_ended_leaves_the_pod_what_its_spec_asks_for(node
     await until(lambda: limits(cgroup) == {str(8 * MI)})
 
 
-async def test_no_pages_are_given_where_limits_cannot_be_written(node: WholeNode) -> None:
-    write_tree(node.root / "cgroups", "kubepods/besteffort")
-    (node.root / "cgroups/kubepods/cgroup.controllers").write_text("cpu memory\n")
+def offered(node: WholeNode) -> dict[str, str]:
+    """The capacities of the published devices of memory."""
+    slices = [item["spec"] for item in node.api.all("resourceslices") if item["spec"]["driver"] == DRIVER]
+    devices = [device for found in slices for device in found.get("devices") or ()]
+    return {device["name"]: device["capacity"]["size"]["value"] for device in devices}
+
+
+def set_controllers(node: WholeNode, cgroup: str, controllers: str) -> None:
+    (node.root / "cgroups" / cgroup / "cgroup.controllers").write_text(f"{controllers}\n")
+    node.read_machine_again()
+
+
+async def test_no_pages_are_given_or_offered_where_limits_cannot_be_written(node: WholeNode) -> None:
+    pod_cgroup(node)
+    await prepared(node, 1, pages(16 * MI))
+    await node.api.until(lambda: offered(node).get("hugepages-2mi-numa000") == "64Mi")
+    memory = offered(node)["memory-numa000"]
+    set_controllers(node, "kubepods", "cpu memory")
+    await node.api.until(lambda: node.condition("MemoryReady").get("reason") == "LimitsNotWritable")
+    # what the claim consumes stays, so that the scheduler refuses any further amount
+    await node.api.until(lambda: offered(node) == {"memory-numa000": memory, "hugepages-2mi-numa000": "16Mi"})
+    with pytest.raises(KubeletError, match="does not pass the hugetlb controller on"):
+        await prepared(node, 2, pages(4 * MI))
+    set_controllers(node, "kubepods", "cpu memory hugetlb")
+    await node.api.until(lambda: offered(node) == {"memory-numa000": memory, "hugepages-2mi-numa000": "64Mi"})
+    await node.plugins[DRIVER].prepare_one(ref(2))
+
+
+async def test_no_memory_is_given_or_offered_without_cgroup_v2(node: WholeNode) -> None:
+    root = node.root / "cgroups/cgroup.controllers"
+    text = root.read_text()
+    await node.api.until(lambda: len(offered(node)) == 2)
+    root.unlink()
     node.read_machine_again()
     await node.api.until(lambda: node.condition("MemoryReady").get("reason") == "LimitsNotWritable")
-    with pytest.raises(KubeletError, match="does not pass the hugetlb controller on"):
-        await prepared(node, 1, pages(16 * MI))
+    assert "start the node with cgroup v2" in node.condition("MemoryReady")["message"]
+    await node.api.until(lambda: not offered(node))
+    result = pages(MI) | {"device": "memory-numa000", "consumedCapacity": {"size": "64Mi"}}
+    with pytest.raises(KubeletError, match="memory cannot be limited: .* is no cgroup v2 tree"):
+        await prepared(node, 1, result)
+    root.write_text(text)
+    node.read_machine_again()
+    await node.api.until(lambda: len(offered(node)) == 2)
+    await node.plugins[DRIVER].prepare_one(ref(1))

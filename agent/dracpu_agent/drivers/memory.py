@@ -43,6 +43,9 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         # bytes that the kubelet keeps of the whole machine; None while it is not known: then ordinary memory is offered
         # only where the settings reserve some
         self.system: int | None = None
+        # False: claims do not get what cannot be limited, so it is not offered beyond what they have already
+        self.memory_can_be_limited = True
+        self.pages_can_be_limited = True
         self.pods = PodPages()
         self._topology = topology
         self._node_name = node_name
@@ -145,7 +148,8 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         """A device for each place where there is, or was promised, something."""
         if not self.offers:
             return ()
-        there, promised, counted = self.room(), self.promised(), self._promises.counted()
+        there = {place: size for place, size in self.room().items() if self._can_be_limited(place)}
+        promised, counted = self.promised(), self._promises.counted()
         capacities = {
             place: capacity(there.get(place, 0), counted.get(place, 0), promised.get(place, 0) - counted.get(place, 0))
             for place in {*there, *promised}
@@ -230,6 +234,9 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def missing(self) -> Mapping[Place, int]:
         """By how much promises exceed what is there, by place."""
         return missing(self.room(), self.promised()) if self._spec is not None else {}
+
+    def _can_be_limited(self, place: Place) -> bool:
+        return self.pages_can_be_limited if place.kind.is_huge else self.memory_can_be_limited
 
     def _room(self, wishes: Wishes) -> Mapping[Place, int]:
         found = self._room_without_system(wishes)

@@ -1,4 +1,4 @@
-"""Why limits of hugepages cannot be written, in words that say what to do."""
+"""Finds out why limits of hugepages, and of memory, cannot be set. The texts name what a person should do."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,6 +12,7 @@ from dracpu_agent.host.hugetlb import CONTROLLER, limit_file, pages_limited
 
 CONTROLLERS: Final = "cgroup.controllers"  # those that a cgroup has
 _PASSED_ON: Final = "cgroup.subtree_control"  # those that a cgroup's children have
+_MEMORY: Final = "memory"  # a controller
 _MOUNT_IT: Final = "mount the node's cgroup v2 tree there, writable"
 
 
@@ -28,6 +29,28 @@ def problem_of(mount: Path, pods: Path | None) -> str:
             return str(refusal(error, mount, mount))
         except CgroupError as error:
             return str(error)
+
+
+def memory_problem_of(mount: Path) -> str:
+    """Why the kernel limits no memory in the tree that is mounted here; "" if it does, and where nothing is mounted:
+    the runtime writes limits of ordinary memory, and does not need the agent's mount."""
+    try:
+        with Directory.at(mount) as tree:
+            controllers = tree.read(CONTROLLERS)
+    except (OSError, CgroupError):
+        return ""
+    if controllers is None:
+        return (
+            f"{mount} is no cgroup v2 tree, and only cgroup v2 has the limits that claims need: start the node with"
+            " cgroup v2 (systemd.unified_cgroup_hierarchy=1 on the kernel's command line), or, if it has, mount its"
+            " tree there"
+        )
+    if _MEMORY not in controllers.split():
+        return (
+            f"the cgroup v2 tree at {mount} has no {_MEMORY} controller: start the kernel without"
+            f" cgroup_disable={_MEMORY}, and mount no cgroup v1 tree that has this controller"
+        )
+    return ""
 
 
 def _problem_in(tree: Directory, pods: Path | None) -> str:

@@ -17,7 +17,7 @@ from dracpu_agent.host.cgroup_errors import (
     PodGoneError,
 )
 from dracpu_agent.host.cgroups import CgroupTree
-from dracpu_agent.host.hugetlb_access import CONTROLLERS, not_passed_on, problem_of
+from dracpu_agent.host.hugetlb_access import CONTROLLERS, memory_problem_of, not_passed_on, problem_of
 from dracpu_agent.host.pod_cgroups import PodCgroups
 
 
@@ -82,6 +82,10 @@ class PodLimits:
             return problem_of(self._mount, self._cgroups.path_of_all_pods())
         except CgroupError as error:
             return str(error)
+
+    def memory_problem(self) -> str:
+        """Why ordinary memory cannot be limited either, and what to do; "" if it can be, or if that is not known."""
+        return memory_problem_of(self._mount)
 
     def _without_cgroup(self, pod_uid: str) -> CgroupError:
         pods = self._cgroups.path_of_all_pods()

@@ -6,14 +6,17 @@ from dracpu_api.conditions import NodeCondition, NodeReason
 from dracpu_api.quantity import format_binary
 
 
-def memory_condition(driver: MemoryDriver, *, unreadable: str, not_writable: str) -> Condition | None:
+def memory_condition(
+    driver: MemoryDriver, *, unreadable: str, not_writable: str, without_limits: str = ""
+) -> Condition | None:
     """Whether claims of memory get what they ask for; None where the settings do not enable memory. `unreadable` is why
-    the machine's memory cannot be read, `not_writable` why limits of pods cannot be written."""
+    the machine's memory cannot be read, `not_writable` why limits of pods' hugepages cannot be written, and
+    `without_limits` why not even ordinary memory can be limited."""
     if not (driver.enabled or driver.settling or driver.ledger.claims):
         return None
     kind = NodeCondition.MEMORY_READY
-    if not_writable and _has_pages(driver):
-        return Condition(kind, False, NodeReason.LIMITS_NOT_WRITABLE, f"no claim gets hugepages: {not_writable}")
+    if unlimited := _unlimited(driver, not_writable, without_limits):
+        return Condition(kind, False, NodeReason.LIMITS_NOT_WRITABLE, unlimited)
     if missing := driver.missing():
         lacking = ", ".join(f"{format_binary(size)} of {place}" for place, size in sorted(missing.items()))
         message = (
@@ -28,6 +31,13 @@ def memory_condition(driver: MemoryDriver, *, unreadable: str, not_writable: str
         message = "ordinary memory is offered when the kubelet has reported how much of it pods can have"
         return Condition(kind, True, NodeReason.WAITING, message)
     return Condition(kind, True, NodeReason.READY)
+
+
+def _unlimited(driver: MemoryDriver, not_writable: str, without_limits: str) -> str:
+    """Which claims get nothing because it cannot be limited, and why; "" if there are none."""
+    if without_limits:
+        return f"no claim gets memory or hugepages: {without_limits}"
+    return f"no claim gets hugepages: {not_writable}" if not_writable and _has_pages(driver) else ""
 
 
 def _has_pages(driver: MemoryDriver) -> bool:

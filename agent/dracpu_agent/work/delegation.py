@@ -5,13 +5,12 @@ CPUs. So the agent then does not connect to the runtime, which leaves all contai
 """
 
 import asyncio
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 import structlog
 
-from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.work.changes import Changes
-from dracpu_agent.work.polling import Poll
+from dracpu_agent.work.polling import PolledReading
 
 POLL_SECONDS: Final = 30.0
 
@@ -26,38 +25,27 @@ class Tree(Protocol):
         ...
 
 
-class Delegation:
-    """`lacking` is the cgroup that lacked the cpuset controller when the tree was read last; "" if none did."""
+class Delegation(PolledReading[str]):
+    """`value` is the cgroup that lacked the cpuset controller when the tree was read last; "" if none did."""
 
     def __init__(self, tree: Tree, changes: Changes) -> None:
-        self._tree = tree
+        super().__init__(tree.without_cpuset, "", POLL_SECONDS)
         self._changes = changes
-        self._poll = Poll(POLL_SECONDS)
         self._delegated = asyncio.Event()
-        self.lacking = ""
 
     async def look(self) -> None:
         """Reads the tree once."""
-        lacking = await in_file_thread(self._tree.without_cpuset)
-        if lacking and lacking != self.lacking:
-            log.error("no container can be pinned: a cgroup lacks the cpuset controller", cgroup=lacking)
-        if lacking:
+        await super().look()
+        if self.value:
             self._delegated.clear()
         else:
             self._delegated.set()
-        if lacking != self.lacking:
-            self.lacking = lacking
-            self._changes.report()
 
-    def look_again(self) -> None:
-        """Reads the tree at once instead of at the next poll."""
-        self._poll.ask()
-
-    async def run(self) -> NoReturn:
-        """Reads the tree every 30 s until cancelled."""
-        while True:
-            await self._poll.due()
-            await self.look()
+    def changed(self) -> None:
+        """Another cgroup lacks the controller, or none does any more."""
+        if self.value:
+            log.error("no container can be pinned: a cgroup lacks the cpuset controller", cgroup=self.value)
+        self._changes.report()
 
     async def delegated(self) -> None:
         """Returns when containers can be pinned."""

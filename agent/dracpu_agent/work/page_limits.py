@@ -290,8 +290,6 @@ class PageLimits:
 
     def _report_late(self, error: WatchError) -> None:
         if not self._is_late:
-            log.warning(
-                f"limits of pods' hugepages that something else writes are repaired up to {self._pace.unwatched:g} s late",
-                error=str(error),
-            )
+            delay = f"{self._pace.unwatched:g} s"
+            log.warning(f"limits of hugepages that others change are repaired up to {delay} late", error=str(error))
         self._is_late = True

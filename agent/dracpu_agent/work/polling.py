@@ -2,6 +2,12 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
+from typing import Generic, NoReturn, TypeVar
+
+from dracpu_agent.file_threads import in_file_thread
+
+T = TypeVar("T")
 
 
 class Poll:
@@ -21,3 +27,33 @@ class Poll:
             async with asyncio.timeout(self._seconds):
                 await self._asked.wait()
         self._asked.clear()
+
+
+class PolledReading(Generic[T]):
+    """What was read last of something that nobody notifies of; `value` is that reading."""
+
+    def __init__(self, read: Callable[[], T], first: T, seconds: float) -> None:
+        """`read` blocks. `first` is the value before the first look."""
+        self._read = read
+        self._poll = Poll(seconds)
+        self.value = first
+
+    def changed(self) -> None:
+        """There is another value than before."""
+
+    async def look(self) -> None:
+        """Reads it once."""
+        found = await in_file_thread(self._read)
+        if found != self.value:
+            self.value = found
+            self.changed()
+
+    def look_again(self) -> None:
+        """Reads it at once instead of at the next poll."""
+        self._poll.ask()
+
+    async def run(self) -> NoReturn:
+        """Reads it every few seconds until cancelled."""
+        while True:
+            await self._poll.due()
+            await self.look()
