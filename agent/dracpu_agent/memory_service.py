@@ -12,6 +12,7 @@ from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.memory import read_memory
+from dracpu_agent.host.oom_counts import OomReader
 from dracpu_agent.host.pod_limits import PodLimits
 from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.observe.exposition import Counter
@@ -20,6 +21,7 @@ from dracpu_agent.report.conditions import Condition
 from dracpu_agent.report.memory import memory_condition
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
+from dracpu_agent.work.memory_kills import MemoryKills
 from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
 from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
@@ -39,9 +41,13 @@ class MemoryCompanion:
         options, api = shared.options, shared.api
         assert options.memory_cgroups is not None
         self._driver = driver
-        self._cgroups = PodLimits(options.memory_cgroups, CgroupTree(options.memory_cgroups, options.cgroup_root))
+        tree = CgroupTree(options.memory_cgroups, options.cgroup_root)
+        self._cgroups = PodLimits(options.memory_cgroups, tree)
         repairs = Counter("dra_memory_limit_repairs_total", "Limits of pods' hugepages that something else had changed")
-        shared.metrics.add(*memory_families(driver), repairs)
+        kills = Counter(
+            "dra_memory_claim_kills_total", "Containers killed because they used all memory of their claims"
+        )
+        shared.metrics.add(*memory_families(driver), repairs, kills)
         self._watch = MemoryWatch(
             shared.node,
             driver,
@@ -50,6 +56,9 @@ class MemoryCompanion:
             shared.changes,
         )
         self._limits = PageLimits(driver, self._cgroups, shared.state_file, shared.changes, repairs.count)
+        self._kills = MemoryKills(
+            shared.node, driver, OomReader(options.memory_cgroups, tree), shared.changes, shared.events, kills.count
+        )
         self._tree = WritableTree(self._read_problems, driver, shared.node)
 
     def background(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -59,6 +68,7 @@ class MemoryCompanion:
             "memory of the Node": self._watch.follow_node,
             "limits of pages": self._limits.run,
             "cgroups of memory": self._tree.run,
+            "kills at claims of memory": self._kills.run,
         }
 
     async def recovered(self) -> None:

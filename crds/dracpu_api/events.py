@@ -1,4 +1,4 @@
-"""Kubernetes Events about objects that have no namespace."""
+"""Kubernetes Events: the objects by which operator and agents report what people should notice."""
 
 import secrets
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def event_body(event: Event, *, regarding: JsonObject, controller: str, instance
         "kind": EVENTS.kind,
         "metadata": {
             "name": regarding["name"][: _NAME_LENGTH - len(suffix)].rstrip(".-") + suffix,
-            "namespace": NAMESPACE,
+            "namespace": regarding.get("namespace", NAMESPACE),  # Kubernetes: that of the object
         },
         "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": controller,

@@ -11,6 +11,7 @@ from dracpu_agent.cluster.slices.render import render_device
 from dracpu_agent.devices.memory import publish_memory
 from dracpu_agent.memory.inventory import Inventory, NumaMemory
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.work import memory_kills
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.cel.expressions import compile_expression
@@ -21,6 +22,7 @@ from dracpu_sandbox.scheduler.selectors import matches
 ON = "agent.memory.enabled=true"
 KI, MI, GI = 1024, 1024**2, 1024**3
 NODE, OTHER = "n1", "n2"
+POD_REASONS = (memory_kills.REASON,)  # of the agent's Events about pods
 REQUEST = ("request", "object", "oldObject", "variables")  # what the expressions of policies may use
 
 
@@ -155,6 +157,41 @@ class TestSlices:
     def test_are_refused_for_a_token_that_names_no_node(self) -> None:
         made = slice_of(NODE, [], driver=names.DRIVER_MEMORY)
         assert "the agent's token names no node" in self.refused("CREATE", made, ON, node=None)[0]
+
+
+class TestEvents:
+    def refused(self, node: str | None = NODE, reporter: str = NODE, **fields: object) -> list[str]:
+        regarding = {"kind": "Pod", "namespace": "default", "name": "p"}
+        event = {"regarding": regarding, "reason": memory_kills.REASON, "reportingInstance": reporter, **fields}
+        return refusals("dracpu-agent-own-events", request_of(node=node), event, None, ON)
+
+    @pytest.mark.parametrize("reason", POD_REASONS)
+    def test_about_pods_are_allowed_for_what_the_agent_reports_on_claims_of_memory(self, reason: str) -> None:
+        assert self.refused(reason=reason) == []
+
+    def test_about_the_agents_cpu_node_are_allowed(self) -> None:
+        assert self.refused(regarding={"kind": "CpuNode", "name": NODE}, reason="ClaimReleased") == []
+
+    def test_of_a_node_with_a_long_name_are_allowed(self) -> None:
+        assert self.refused(node="n" * 200, reporter="n" * 128) == []
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"reason": "Killing"},
+            {"regarding": {"kind": "Node", "name": NODE}},
+            {"regarding": {"kind": "CpuNode", "name": OTHER}},
+            {"regarding": {}},
+        ],
+    )
+    def test_about_anything_else_are_refused(self, fields: JsonObject) -> None:
+        (message,) = self.refused(**fields)
+        assert message.startswith("the agent creates Events about its CpuNode")
+
+    @pytest.mark.parametrize("node", [OTHER, None])
+    def test_in_the_name_of_another_reporter_are_refused(self, node: str | None) -> None:
+        (message,) = self.refused(node=node)
+        assert message.endswith("cannot create an Event of another reporter")
 
 
 def allocated(*devices: tuple[str, str], entries: tuple[tuple[str, str], ...] = ()) -> JsonObject:

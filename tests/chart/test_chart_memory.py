@@ -14,6 +14,7 @@ from dracpu_api import names
 
 ON = "agent.memory.enabled=true"
 VARIABLE = f"{options.PREFIX}MEMORY_CGROUPS"
+EVENTS = "dracpu-agent-own-events"  # the policy and its binding
 CLASSES = {"dra.memory", "dra.hugepages-2m", "dra.hugepages-1g"}
 
 
@@ -45,6 +46,7 @@ def without_memory(manifest: Manifest) -> Manifest:
             for rule in rest["rules"]:
                 if rule.get("resourceNames") == drivers:
                     rule["resourceNames"] = cpus_alone
+            rest["rules"] = [rule for rule in rest["rules"] if rule["resources"] != ["events"]]
         case "ValidatingAdmissionPolicy":
             for part in [*rest["spec"]["validations"], *rest["spec"]["variables"]]:
                 part["expression"] = part["expression"].replace(str(drivers), str(cpus_alone))
@@ -83,10 +85,23 @@ class TestWithMemory:
         (config,) = made.of_kind("ConfigMap")
         assert yaml.safe_load(config["data"]["default.yaml"])["spec"] == {"memory": {"enabled": True}}
 
+    def test_agents_may_create_events_about_pods(self, made: Rendered) -> None:
+        rules = [rule for rule in made.named("ClusterRole", "dracpu-agent")["rules"] if "events" in rule["resources"]]
+        assert rules == [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}]
+        bindings = made.of_kind("ValidatingAdmissionPolicyBinding")
+        (binding,) = (one for one in bindings if one["metadata"]["name"] == EVENTS)
+        assert binding["spec"] == {"policyName": EVENTS, "validationActions": ["Deny"]}
+        policy = made.named("ValidatingAdmissionPolicy", EVENTS)["spec"]
+        assert policy["failurePolicy"] == "Fail"
+        assert policy["matchConstraints"]["resourceRules"] == [
+            {"apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["events"]}
+        ]
+
     def test_nothing_else_changes(self, made: Rendered) -> None:
-        kept = [manifest for manifest in made.manifests if manifest["metadata"]["name"] not in CLASSES]
+        added = {*CLASSES, EVENTS}
+        kept = [manifest for manifest in made.manifests if manifest["metadata"]["name"] not in added]
         assert [without_memory(manifest) for manifest in kept] == list(render().manifests)
-        assert len(made.manifests) == len(kept) + len(CLASSES)
+        assert len(made.manifests) == len(kept) + len(CLASSES) + 2  # the policy of Events, and its binding
 
     def test_the_agent_writes_the_nodes_cgroup_tree_by_a_mount_outside_of_sys(self, made: Rendered) -> None:
         """AppArmor's default profile of runtimes refuses writes below /sys."""

@@ -1,4 +1,4 @@
-"""Sends Events about the CpuNode in the background; no caller waits for them."""
+"""Sends Events about the CpuNode and about pods in the background; no caller waits for them."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,8 +12,8 @@ import structlog
 from dracpu_agent.cluster.client import ApiClient
 from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError, UnavailableError
-from dracpu_api.events import NAMESPACE, Event, Severity, event_body
-from dracpu_api.resources import CPU_NODES, EVENTS, JsonObject
+from dracpu_api.events import Event, Severity, event_body
+from dracpu_api.resources import CPU_NODES, EVENTS, PODS, JsonObject
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -23,20 +23,29 @@ _ATTEMPTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The cluster-scoped object that an Event is about."""
+    """The object that an Event is about."""
 
     api_version: str
     kind: str
     name: str
+    namespace: str = ""  # of an object that has one
+    uid: str = ""  # "" where it is not known
 
     @classmethod
     def cpu_node(cls, name: str) -> "Subject":
         """A node's CpuNode."""
         return cls(CPU_NODES.api_version, CPU_NODES.kind, name)
 
+    @classmethod
+    def pod(cls, namespace: str, name: str, uid: str) -> "Subject":
+        """A pod of this node."""
+        return cls(PODS.api_version, PODS.kind, name, namespace, uid)
+
     def reference(self) -> JsonObject:
         """The reference to it in an Event."""
-        return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
+        known = {"namespace": self.namespace, "uid": self.uid}
+        named = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
+        return named | {field: text for field, text in known.items() if text}
 
 
 class EventLimiter:
@@ -108,7 +117,7 @@ class Events:
         )
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._api.create(EVENTS, body, namespace=NAMESPACE)
+                await self._api.create(EVENTS, body, namespace=body["metadata"]["namespace"])
             except UnavailableError as error:
                 if attempt == _ATTEMPTS:
                     log.warning("cannot send Event", reason=event.reason, error=error.message)

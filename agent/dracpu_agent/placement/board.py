@@ -14,7 +14,7 @@ from dracpu_agent.placement.container import Container, ContainerUpdate, Placeme
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import ClaimKey, Use
 from dracpu_agent.placement.reply import Due, select, size_of
-from dracpu_agent.placement.sharing import sharers
+from dracpu_agent.placement.sharing import Sharer, sharers
 from dracpu_agent.placement.tracked import Stage, Tracked
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 
@@ -47,6 +47,9 @@ class Board:
     def __contains__(self, container_id: str) -> bool:
         return container_id in self._tracked
 
+    def __iter__(self) -> Iterator[Sharer]:
+        return (Sharer(tracked.container, tracked.uses) for tracked in self._tracked.values())
+
     def uses(self, claim: ClaimKey) -> bool:
         """True while a container of the claim exists."""
         return any(use.claim == claim for tracked in self._tracked.values() for use in tracked.uses)
@@ -57,11 +60,7 @@ class Board:
 
     def pods_of(self, claim: ClaimKey) -> frozenset[str]:
         """The UIDs of the pods that have containers of the claim."""
-        return frozenset(
-            tracked.container.pod_uid
-            for tracked in self._tracked.values()
-            if any(use.claim == claim for use in tracked.uses)
-        )
+        return frozenset(known.pod_uid for known, uses in self if any(use.claim == claim for use in uses))
 
     def pinned(self, division: Division) -> int:
         """How many containers run on CPUs of claims."""
@@ -112,8 +111,7 @@ class Board:
         """Places a container that the runtime is about to create, and moves others off the CPUs of claims."""
         self._forget_failed_creation_of(container)
         container = replace(container, placed=True)
-        others = ((known.container, known.uses) for known in self._tracked.values())
-        division.admit(container, uses, sharers(container, uses, others))
+        division.admit(container, uses, sharers(container, uses, self))
         wanted = self._wanted(container, uses, division)
         cpus = wanted.cpus
         if not cpus:

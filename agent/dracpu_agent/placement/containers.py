@@ -4,7 +4,7 @@ The board keeps what the runtime has been sent; this object adds the connection 
 that NodeState works out anew whenever a claim, the settings or the machine changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -20,6 +20,7 @@ from dracpu_agent.placement.proof import (
     check_consumers,
     uses_of,
 )
+from dracpu_agent.placement.sharing import Sharer
 from dracpu_api.cpuset import CpuSet
 
 
@@ -65,6 +66,10 @@ class Containers:
 
     def __len__(self) -> int:
         return len(self._board)
+
+    def __iter__(self) -> Iterator[Sharer]:
+        """Every container with its part in claims."""
+        return iter(self._board)
 
     @property
     def synchronized(self) -> bool:

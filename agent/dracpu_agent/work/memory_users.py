@@ -1,0 +1,65 @@
+"""Finds the containers that have claims of memory or hugepages, with what each claim gives them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dracpu_agent.claims.memory_claim import MemoryClaim
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.node import NodeState
+from dracpu_agent.placement.container import Container
+from dracpu_api.quantity import format_binary
+
+Sizes = Mapping[Place, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUser:
+    """A container, and its CDI devices of the driver."""
+
+    container: Container
+    claims: tuple[MemoryClaim, ...]
+    devices: Mapping[str, Sizes]  # CDI device -> bytes that it gives the container, by place
+
+    @property
+    def sizes(self) -> Sizes:
+        """The bytes that it may use, by place."""
+        sizes: Counter[Place] = Counter()
+        for of_device in self.devices.values():
+            sizes.update(of_device)
+        return sizes
+
+    @property
+    def ordinary(self) -> int:
+        """The bytes of ordinary memory that it may use."""
+        return sum(size for place, size in self.sizes.items() if place.kind == MEMORY)
+
+    def text(self, kind: Kind) -> str:
+        """What its claims have of one kind, for messages: "claim default/c has 512Mi of memory"."""
+        parts = []
+        for claim in self.claims:
+            of_claim = [self.devices[name] for name, _ in claim.by_cdi_device() if name in self.devices]
+            size = sum(size for sizes in of_claim for place, size in sizes.items() if place.kind == kind)
+            if size:
+                parts.append(f"claim {claim.ref} has {format_binary(size)} of {kind}")
+        return ", ".join(parts)
+
+
+def memory_users(node: NodeState, driver: MemoryDriver) -> Iterator[MemoryUser]:
+    """The containers that have claims of the driver; a claim whose container still runs is held or lingers."""
+    held = driver.ledger.claims
+    if not held:
+        return
+    for container, uses in node.containers:
+        own = {use.cdi_device: held[use.claim.uid] for use in uses if _is_of(driver, use.claim.driver, use.claim.uid)}
+        if own:
+            claims = {claim.ref.uid: claim for claim in own.values()}
+            sizes = {name: size for claim in claims.values() for name, size in claim.by_cdi_device()}
+            yield MemoryUser(
+                container, tuple(claims[uid] for uid in sorted(claims)), {name: sizes[name] for name in sorted(own)}
+            )
+
+
+def _is_of(driver: MemoryDriver, name: str, uid: str) -> bool:
+    return name == driver.names.driver and uid in driver.ledger.claims
