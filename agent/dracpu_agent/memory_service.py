@@ -11,6 +11,7 @@ from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
+from dracpu_agent.host.container_usage import ContainerUsages
 from dracpu_agent.host.memory import read_memory
 from dracpu_agent.host.oom_counts import OomReader
 from dracpu_agent.host.pod_limits import PodLimits
@@ -22,6 +23,7 @@ from dracpu_agent.report.memory import memory_condition
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.memory_kills import MemoryKills
+from dracpu_agent.work.memory_use import MemoryUse
 from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
 from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
@@ -44,10 +46,10 @@ class MemoryCompanion:
         tree = CgroupTree(options.memory_cgroups, options.cgroup_root)
         self._cgroups = PodLimits(options.memory_cgroups, tree)
         repairs = Counter("dra_memory_limit_repairs_total", "Limits of pods' hugepages that something else had changed")
-        kills = Counter(
-            "dra_memory_claim_kills_total", "Containers killed because they used all memory of their claims"
-        )
-        shared.metrics.add(*memory_families(driver), repairs, kills)
+        kills = Counter("dra_memory_claim_kills_total", "Containers killed at the limit of their claims of memory")
+        usages = ContainerUsages(options.memory_cgroups, tree)
+        self._use = MemoryUse(shared.node, driver, usages, shared.changes, shared.events)
+        shared.metrics.add(*memory_families(driver, self._use.used, self._use.beyond), repairs, kills)
         self._watch = MemoryWatch(
             shared.node,
             driver,
@@ -69,6 +71,7 @@ class MemoryCompanion:
             "limits of pages": self._limits.run,
             "cgroups of memory": self._tree.run,
             "kills at claims of memory": self._kills.run,
+            "use of memory": self._use.run,
         }
 
     async def recovered(self) -> None:
@@ -113,6 +116,7 @@ class MemoryCompanion:
     def read_again(self) -> None:
         """Reads the machine at once instead of at the next poll."""
         self._watch.read_again()
+        self._use.look_again()
         self._tree.look_again()
 
     def condition(self) -> Condition | None:

@@ -37,6 +37,22 @@ def test_sockets_are_drawn_side_by_side_core_by_core() -> None:
     )
 
 
+def test_memory_is_drawn_for_each_numa_node_with_what_is_promised_and_used() -> None:
+    node = cpu_node(LAB)
+    status = node["status"]
+    assert isinstance(status, dict)
+    pages = {"kind": "hugepages_2Mi", "total": "64Mi", "reserved": "0"}
+    status["memory"] = [
+        {"numaNode": 1, "promised": "0", **pages},
+        {"numaNode": 0, "kind": "memory", "total": "9Gi", "reserved": "1Gi", "promised": "512Mi", "used": "100663297"},
+        {"numaNode": 0, "promised": "16Mi", "used": "2Mi", **pages},
+    ]
+    assert text(node).splitlines()[5:] == [
+        "NUMA 0  memory 512Mi of 8Gi promised, 96Mi used  hugepages_2Mi 16Mi of 64Mi promised, 2Mi used",
+        "NUMA 1  hugepages_2Mi 0 of 64Mi promised",
+    ]
+
+
 def test_numa_nodes_are_lines_and_l3_caches_are_brackets() -> None:
     assert "\n".join(text(cpu_node(EPYC, {"web": "1-4,33-36"})).splitlines()[2:]) == (
         "┌─ socket 0 ──────────────────────────┐\n"

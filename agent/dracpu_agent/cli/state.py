@@ -1,15 +1,19 @@
-"""`dracpu-agent state`: prints the claims, CPUs and conditions of this node's agent, running or not."""
+"""`dracpu-agent state`: prints the claims, CPUs, memory and conditions of this node's agent, running or not."""
 
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dracpu_agent.checkpoint.statefile import load
 from dracpu_agent.observe.state import StateError, read_state
 from dracpu_agent.report.document import document_of_checkpoint
+from dracpu_api.names import DRIVER
+from dracpu_api.quantity import whole_number
+
+_MIB: Final = 1024**2
 
 
 def print_state(parsed: Namespace) -> None:
@@ -30,17 +34,29 @@ def table(document: Mapping[str, Any]) -> str:
         lines.append(f"shared     {document['shared'] or '-'}")
         lines.append(f"containers {containers['total']}, of them {containers['pinned']} on claims")
     lines.append("")
-    rows = [("CLAIM", "CPUS", "STATE", "UID")]
-    rows += [
-        (f"{claim['namespace']}/{claim['name']}", claim["cpus"], claim["state"], claim["uid"])
-        for claim in document["claims"]
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    of_cpus = [claim for claim in document["claims"] if claim["driver"] == DRIVER]
+    lines += _columns(("CLAIM", "CPUS", "STATE", "UID"), [(claim, claim["cpus"]) for claim in of_cpus])
+    others = [claim for claim in document["claims"] if claim["driver"] != DRIVER]
+    if others:
+        rows = [(claim, claim["holds"], _used(claim)) for claim in others]
+        lines += ["", *_columns(("CLAIM", "HOLDS", "USED", "STATE", "UID"), rows)]
     problems = [condition for condition in document["conditions"] if not condition["status"]]
     lines += [""] if problems else []
     lines += [f"{condition['type']}: {condition['reason']}: {condition['message']}" for condition in problems]
     return "\n".join(lines) + "\n"
+
+
+def _columns(head: tuple[str, ...], claims: Iterable[tuple[Any, ...]]) -> list[str]:
+    """A line for each claim, whose own cells are between its name and its state."""
+    rows = [head]
+    rows += [(f"{claim['namespace']}/{claim['name']}", *own, claim["state"], claim["uid"]) for claim, *own in claims]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _used(claim: Mapping[str, Any]) -> str:
+    """What containers use of the claim, in whole MiB and in the order of what it holds; "-" if that is not known."""
+    return ", ".join(f"{(whole_number(part['used']) or 0) // _MIB}Mi" for part in claim.get("used", ())) or "-"
 
 
 def _document(state_dir: Path) -> Mapping[str, Any]:

@@ -115,6 +115,10 @@ class Driver(ABC, Generic[A, C]):
         """The fields of the CpuNode's status that show this driver alone."""
         return {}
 
+    def used(self, claim: C) -> Sequence[Mapping[str, Any]]:
+        """What containers use of a claim, for the command `state`; nothing where that is not counted or not known."""
+        return ()
+
     def problems(self) -> Mapping[str, str]:
         """Device -> why pods should not rely on it now; the kubelet shows this on every pod that has the device."""
         return {}

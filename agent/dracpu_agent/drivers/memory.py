@@ -20,7 +20,8 @@ from dracpu_agent.memory.kinds import Kind, Place
 from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.memory.room import Wishes, capacity, missing, room
-from dracpu_agent.memory.status import memory_status
+from dracpu_agent.memory.status import memory_status, use_of
+from dracpu_agent.memory.use import ClaimsUse
 from dracpu_agent.placement.container import Container
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
@@ -47,6 +48,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self.memory_can_be_limited = True
         self.pages_can_be_limited = True
         self.pods = PodPages()
+        self.use = ClaimsUse()
         self._topology = topology
         self._node_name = node_name
         self._spec: CpuNodeSpec | None = None
@@ -228,8 +230,13 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def status(self) -> Mapping[str, Any]:
         """What there is of each kind on each NUMA node, and what of it is promised; nothing where nothing ever was."""
         there = self.room() if self.offers else {}
-        found = memory_status(self.inventory, there, self.promised())
+        found = memory_status(self.inventory, there, self.promised(), self.use.shown)
         return {"memory": found} if found else {}
+
+    def used(self, claim: MemoryClaim) -> Sequence[Mapping[str, Any]]:
+        """What containers use of a claim, by kind and NUMA node."""
+        used = self.use.by_claim.get(claim.ref.uid)
+        return () if used is None else use_of(sizes_of(claim.grants), used)
 
     def missing(self) -> Mapping[Place, int]:
         """By how much promises exceed what is there, by place."""

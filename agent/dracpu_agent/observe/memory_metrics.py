@@ -5,16 +5,18 @@ from collections.abc import Callable, Mapping
 
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.memory.kinds import Place
+from dracpu_agent.memory.use import Sizes
 from dracpu_agent.observe.exposition import Family, Readings
 
 
-def memory_families(driver: MemoryDriver) -> tuple[Family, ...]:
-    """What claims hold, what they can have in all, and what is left of that."""
+def memory_families(driver: MemoryDriver, used: Callable[[], Sizes], beyond: Callable[[], Sizes]) -> tuple[Family, ...]:
+    """What claims hold, what they can have in all, what is left of that, and what containers use of their claims and
+    beyond them."""
 
-    def by_kind(read: Callable[[], Mapping[Place, int]]) -> Callable[[], Mapping[str, float]]:
+    def by_kind(read: Callable[[], Sizes]) -> Callable[[], Mapping[str, float]]:
         return lambda: _by_kind(read())
 
-    def free() -> Mapping[Place, int]:
+    def free() -> Sizes:
         promised = driver.promised()
         return {place: max(0, size - promised.get(place, 0)) for place, size in driver.room().items()}
 
@@ -22,6 +24,13 @@ def memory_families(driver: MemoryDriver) -> tuple[Family, ...]:
         Readings("dra_memory_promised_bytes", "Bytes that claims hold", "kind", by_kind(driver.promised)),
         Readings("dra_memory_capacity_bytes", "Bytes that claims can hold in all", "kind", by_kind(driver.room)),
         Readings("dra_memory_free_bytes", "Bytes that claims can still get", "kind", by_kind(free)),
+        Readings("dra_memory_used_bytes", "Bytes that containers use of their claims", "kind", by_kind(used)),
+        Readings(
+            "dra_memory_used_beyond_claims_bytes",
+            "Bytes that containers with claims use where their claims have less",
+            "kind",
+            by_kind(beyond),
+        ),
     )
 
 

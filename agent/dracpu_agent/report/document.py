@@ -1,6 +1,6 @@
 """The node's state as the document that `dracpu-agent state` prints, and as numbers for metrics."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dracpu_agent.claims.checkpoint import Checkpoint
@@ -21,7 +21,9 @@ def document_of(node: NodeState, conditions: Iterable[Condition]) -> dict[str, A
         "exclusive": str(node.division.exclusive),
         "shared": str(node.division.shared),
         "containers": {"total": len(node.containers), "pinned": node.containers.pinned()},
-        "claims": [_claim(claim) for claim in node.all_claims()],
+        "claims": [
+            _claim(claim, held.driver.used(claim)) for held in node.holdings.values() for claim in held.values()
+        ],
         "conditions": [
             {
                 "type": condition.type,
@@ -47,7 +49,7 @@ def document_of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _claim(claim: HeldClaim[Any]) -> dict[str, Any]:
+def _claim(claim: HeldClaim[Any], used: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     return {
         "driver": claim.names.driver,
         "namespace": claim.ref.namespace,
@@ -55,6 +57,7 @@ def _claim(claim: HeldClaim[Any]) -> dict[str, Any]:
         "uid": claim.ref.uid,
         "holds": claim.text(claim.grants),
         "cpus": str(claim.cpus) if isinstance(claim, CpuClaim) else "",
+        **({"used": list(used)} if used else {}),
         "state": "frozen" if claim.frozen else "lingering" if claim.lingering else "held",
         "requests": {request: claim.text(claim.grants_of(request)) for request in claim.requests},
     }

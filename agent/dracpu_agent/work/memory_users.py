@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from dracpu_agent.claims.memory_claim import MemoryClaim
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.memory.use import Sizes
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container
 from dracpu_api.quantity import format_binary
-
-Sizes = Mapping[Place, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@
     ┌─ socket 0 ─────────────┐ ┌─ socket 1 ─────────────┐
     │ NUMA 0  [## CC CC ··]  │ │ NUMA 1  [·· ·· ·· ··]  │
     └────────────────────────┘ └────────────────────────┘
+    NUMA 0  memory 512Mi of 8Gi promised, 96Mi used  hugepages_2Mi 0 of 64Mi promised
     C default/web 2-5
 
-A character is a CPU, a word is a core, and brackets enclose the CPUs that share an L3 cache.
+A character is a CPU, a word is a core, and brackets enclose the CPUs that share an L3 cache. The lines with memory
+exist where the node offers some.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,12 +26,14 @@ from rich.text import Text
 
 from dracpu_agent.topology.topology import CORE_TYPES
 from dracpu_api.cpuset import CpuSet, CpuSetError
+from dracpu_api.quantity import format_binary, whole_number
 from dracpu_sandbox.resources import JsonObject, conditions_of
 from dracpu_sandbox.view.marks import HELD, RESERVED, SHARED, Uses, uses_of
 
 _LEGEND: Final = ((RESERVED, "reserved"), (SHARED, "shared"), (HELD, "held, unlisted"))
 _PHASES: Final = {"Ready": "green", "Draining": "yellow", "Settling": "yellow", "Failed": "bold red"}
 _LABEL: Final = "dim"
+_MIB: Final = 1024**2
 _GAP: Final = Text("  ")  # between the words of a line
 
 
@@ -55,6 +59,7 @@ def draw(node: JsonObject) -> RenderableType:
         return Group(_heading(node), "no CPUs reported yet")
     sockets = [_socket(list(rows), uses) for _, rows in groupby(groups, key=lambda group: group.socket)]
     parts: list[RenderableType] = [_heading(node), _counts(uses, groups), Columns(sockets, padding=(0, 1))]
+    parts += _memory(status.get("memory") or ())
     if claims := _claims(uses):
         parts.append(Columns(claims, padding=(0, 2)))
     return Group(*parts, *_problems(node))
@@ -113,6 +118,26 @@ def _block(group: _Group, uses: Uses) -> Text:
     ]
     cores = Text(" ").join(words)
     return cores if group.l3 < 0 else Text.assemble("[", cores, "]")
+
+
+def _memory(entries: Sequence[JsonObject]) -> list[Text]:
+    """Draws a line for each NUMA node that has memory for claims."""
+    ordered = sorted(entries, key=lambda entry: entry["numaNode"])
+    return [
+        _GAP.join([Text(f"NUMA {numa}", style=_LABEL), *(Text(_kind(entry)) for entry in kinds)])
+        for numa, kinds in groupby(ordered, key=lambda entry: entry["numaNode"])
+    ]
+
+
+def _kind(entry: JsonObject) -> str:
+    offered = (whole_number(entry["total"]) or 0) - (whole_number(entry["reserved"]) or 0)
+    used = f", {_rounded(entry['used'])} used" if "used" in entry else ""
+    return f"{entry['kind']} {_rounded(entry['promised'])} of {_rounded(str(offered))} promised{used}"
+
+
+def _rounded(quantity: str) -> str:
+    """Returns a quantity in whole MiB, which is exact enough to look at."""
+    return format_binary((whole_number(quantity) or 0) // _MIB * _MIB)
 
 
 def _claims(uses: Uses) -> list[Text]:

@@ -1,0 +1,139 @@
+"""Reads from time to time what containers use of their claims of memory and hugepages."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn, Protocol
+
+import structlog
+
+from dracpu_agent.cluster.events import Events, Subject
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.host.cgroup_errors import CgroupError
+from dracpu_agent.host.container_usage import ContainerUsage
+from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.memory.use import ClaimsUse, Shares, Sizes, Using, share_out, steadily, without_own_pages
+from dracpu_agent.node import NodeState
+from dracpu_agent.work.changes import Changes, Follower
+from dracpu_agent.work.memory_users import MemoryUser, memory_users
+from dracpu_agent.work.polling import Poll
+
+LOOK_SECONDS: Final = 30.0
+REASON: Final = "MemoryBeyondClaim"
+
+log = structlog.get_logger("memory")
+
+
+class Usages(Protocol):
+    """The cgroups of containers."""
+
+    def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
+        """What a container uses; None without its cgroup. Blocks, and raises CgroupError."""
+
+
+class MemoryUse:
+    """Keeps `driver.use` up to date, while there are claims."""
+
+    def __init__(self, node: NodeState, driver: MemoryDriver, usages: Usages, changes: Changes, events: Events) -> None:
+        self._node = node
+        self._driver = driver
+        self._usages = usages
+        self._changes = changes
+        self._follower = Follower(changes)
+        self._poll = Poll(LOOK_SECONDS)
+        self._events = events
+        self._beyond: Counter[Place] = Counter()
+        self._failed: frozenset[str] = frozenset()  # containers whose cgroups could not be read
+
+    def used(self) -> Sizes:
+        """Bytes that containers use of their claims, by place."""
+        used: Counter[Place] = Counter()
+        for sizes in self._driver.use.by_claim.values():
+            used.update(sizes)
+        return used
+
+    def beyond(self) -> Sizes:
+        """Bytes that they use beyond their claims, by place."""
+        return self._beyond
+
+    def look_again(self) -> None:
+        """Reads at once instead of at the next poll."""
+        self._poll.ask()
+
+    async def run(self) -> NoReturn:
+        """Runs until cancelled."""
+        while True:
+            await self.look()
+            if self._driver.ledger.claims:
+                await self._poll.due()
+            else:
+                await self._follower.next()
+
+    async def look(self) -> None:
+        """Reads once."""
+        users = list(memory_users(self._node, self._driver))
+        read = await in_file_thread(self._read, users)
+        self._failed = frozenset(user.container.id for user in users).difference(read)
+        known = [user for user in users if user.container.id in read]
+        shares = share_out(Using(user.container.id, read[user.container.id], user.devices) for user in known)
+        self._take_over(shares, {device for user in users if user not in known for device in user.devices})
+        self._beyond = Counter()
+        for user in known:
+            self._note_beyond(user, shares.beyond[user.container.id])
+
+    def _read(self, users: Sequence[MemoryUser]) -> Mapping[str, Sizes]:
+        """What each container uses, by its id: one that has ended uses nothing, one that cannot be read is absent."""
+        found: dict[str, Sizes] = {}
+        for user in users:
+            container = user.container
+            try:
+                usage = self._usages.read(container.pod_uid, container.id)
+            except CgroupError as error:
+                if container.id not in self._failed:
+                    log.warning("the use of memory is not known", container=str(container), error=str(error))
+                continue
+            found[container.id] = {} if usage is None else _by_place(usage)
+        return found
+
+    def _take_over(self, shares: Shares, unknown: set[str]) -> None:
+        by_claim: dict[str, Sizes] = {}
+        now: Counter[Place] = Counter()
+        hidden: set[Place] = set()
+        for uid, claim in self._driver.ledger.claims.items():
+            devices = dict(claim.by_cdi_device())
+            if unknown & devices.keys():
+                hidden.update(place for sizes in devices.values() for place in sizes)
+                continue
+            used: Counter[Place] = Counter()
+            for device in devices:
+                used.update(shares.of_devices.get(device, {}))
+            by_claim[uid] = used
+            now.update({place: used[place] for sizes in devices.values() for place in sizes})
+        visible = {place: size for place, size in now.items() if place not in hidden}
+        former = self._driver.use.shown
+        self._driver.use = ClaimsUse(by_claim, steadily(former, visible, self._driver.promised()))
+        if self._driver.use.shown != former:
+            self._changes.report()
+
+    def _note_beyond(self, user: MemoryUser, found: Sizes) -> None:
+        """An Event for each kind on a node, whose text stays the same while it lasts, so that it is not repeated."""
+        container = user.container
+        beyond = without_own_pages(found, self._driver.pods.own(container.pod_uid))
+        self._beyond.update(beyond)
+        for place in sorted(beyond):
+            note = (
+                f"container {container.name} uses more {place} than its claims have there "
+                f"({user.text(place.kind)}): other claims may lack it; request there what the program uses, or bind "
+                "the program to the NUMA nodes of its claims"
+            )
+            pod = Subject.pod(container.namespace, container.pod_name, container.pod_uid)
+            self._events.emit(pod, "Warning", REASON, "Look", note)
+
+
+def _by_place(usage: ContainerUsage) -> Sizes:
+    """Anonymous memory and page cache, shared memory included, and the pages of each size."""
+    found: dict[Place, int] = {}
+    for numa, part in usage.numa.items():
+        found[Place(numa, MEMORY)] = part.anon + part.file
+        found |= {Place(numa, Kind(page)): size for page, size in part.pages.items()}
+    return found

@@ -1,0 +1,129 @@
+"""The whole agent shows what containers use of their claims of memory: in its CpuNode, metrics, Events and `state`."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cgroup_trees import write_limits, write_tree
+from nodes import NODE, claim_object, machine, ref, share, spec
+from whole_agent import WholeNode, whole_node
+
+from dracpu_agent.cli.state import table
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
+from dracpu_agent.memory_service import MemoryCompanion
+from dracpu_agent.observe.state import read_state
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import MemorySettings
+
+DRIVER = "dra.memory"
+MI, GI = 1024**2, 1024**3
+ENABLED = spec(memory=MemorySettings(enabled=True))
+PLACE = "kubepods/besteffort/podpod-1"  # of the first pod of the node
+
+
+def drivers() -> tuple[MemoryDriver]:
+    pages = (Pages(2 * MI, 32, 32),)
+    found = (NumaMemory(0, CpuSet((0, 1, 2, 3)), 4 * GI, 4, pages), NumaMemory(1, CpuSet((4, 5)), 4 * GI, 4, pages))
+    driver = MemoryDriver(NODE, Inventory(found), machine())
+    driver.system = 0
+    return (driver,)
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[WholeNode]:
+    async with whole_node(settings=ENABLED, others=drivers, companion=MemoryCompanion) as started:
+        write_limits(write_tree(started.root / "cgroups", PLACE), {"2MB": "0"})
+        started.read_machine_again()
+        await started.api.until(lambda: started.condition("MemoryReady").get("status") == "True")
+        yield started
+
+
+def some(device: str, size: int, request: str) -> dict[str, Any]:
+    return share(device, 1, request) | {"driver": DRIVER, "consumedCapacity": {"size": str(size)}}
+
+
+async def run(node: WholeNode, *results: dict[str, Any]) -> Path:
+    """Runs the container of a pod with a claim; returns its cgroup."""
+    node.claim(claim_object(1, list(results), pods=["pod-1"]))
+    devices = await node.plugins[DRIVER].prepare_one(ref(1))
+    cdi = [name for device in devices for name in device.cdi_ids]
+    made = await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
+    return write_limits(write_tree(node.root / "cgroups", f"{PLACE}/{made}"), {"2MB": "max"})
+
+
+def use(cgroup: Path, memory: tuple[int, int], pages: tuple[int, int] = (0, 0)) -> None:
+    """Writes what the kernel shows of a container's use on the two NUMA nodes."""
+    files = {
+        "memory.current": str(sum(memory)),
+        "memory.max": "max",
+        "memory.stat": f"anon {sum(memory)}\nfile 0",
+        "memory.numa_stat": f"anon N0={memory[0]} N1={memory[1]}\nfile N0=0 N1=0",
+        "hugetlb.2MB.current": str(sum(pages)),
+        "hugetlb.2MB.rsvd.current": str(sum(pages)),
+        "hugetlb.2MB.numa_stat": f"total={sum(pages)} N0={pages[0]} N1={pages[1]}",
+    }
+    for name, text in files.items():
+        (cgroup / name).write_text(f"{text}\n")
+
+
+def used(node: WholeNode) -> Mapping[str, str]:
+    return {f"{entry['kind']}-{entry['numaNode']}": entry["used"] for entry in node.status["memory"] if "used" in entry}
+
+
+async def shown(node: WholeNode, expected: Mapping[str, str]) -> None:
+    node.read_machine_again()
+    await node.api.until(lambda: used(node) == expected)
+
+
+async def test_what_containers_use_is_shown_in_the_cpu_node_and_in_metrics(node: WholeNode) -> None:
+    cgroup = await run(node, some("memory-numa000", 512 * MI, "a"), some("hugepages-2mi-numa001", 16 * MI, "b"))
+    use(cgroup, (100 * MI, 0), (0, 6 * MI))
+    await shown(node, {"memory-0": "100Mi", "hugepages_2Mi-1": "6Mi"})
+    metrics = (await node.probe("/metrics"))[1]
+    assert f'dra_memory_used_bytes{{kind="memory"}} {float(100 * MI)!r}' in metrics
+    assert f'dra_memory_used_bytes{{kind="hugepages_2Mi"}} {float(6 * MI)!r}' in metrics
+    await node.plugins[DRIVER].unprepare_one(ref(1))
+
+
+async def test_state_shows_how_much_of_each_claim_is_used(node: WholeNode) -> None:
+    cgroup = await run(node, some("memory-numa000", 512 * MI, "a"), some("hugepages-2mi-numa001", 16 * MI, "b"))
+    use(cgroup, (100 * MI, 0), (0, 6 * MI))
+    await shown(node, {"memory-0": "100Mi", "hugepages_2Mi-1": "6Mi"})
+    document = await in_file_thread(read_state, node.root / "state")
+    assert isinstance(document, dict)
+    (claim,) = json.loads(json.dumps(document))["claims"]
+    assert claim["used"] == [
+        {"numaNode": 0, "kind": "memory", "claimed": "512Mi", "used": "100Mi"},
+        {"numaNode": 1, "kind": "hugepages_2Mi", "claimed": "16Mi", "used": "6Mi"},
+    ]
+    head, row = table(document).splitlines()[-2:]
+    assert head.split() == ["CLAIM", "HOLDS", "USED", "STATE", "UID"]
+    assert row.startswith("default/claim-1  512Mi of memory on NUMA node 0, 16Mi of hugepages_2Mi on NUMA node 1  ")
+    assert "  100Mi, 6Mi  held" in row
+
+
+async def test_use_beyond_the_claim_on_a_numa_node_has_an_event_on_the_pod(node: WholeNode) -> None:
+    cgroup = await run(node, some("memory-numa000", 512 * MI, "a"), some("memory-numa001", 512 * MI, "b"))
+    use(cgroup, (612 * MI, 50 * MI))
+    await shown(node, {"memory-0": "512Mi", "memory-1": "50Mi"})
+    await node.api.until(lambda: any(item["reason"] == "MemoryBeyondClaim" for item in node.api.all("events")))
+    (event,) = (item for item in node.api.all("events") if item["reason"] == "MemoryBeyondClaim")
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Pod", "pod-1")
+    assert event["note"].startswith(
+        "container main uses more memory on NUMA node 0 than its claims have there (claim default/claim-1 has 1Gi of "
+        "memory): other claims may lack it"
+    )
+    assert f'claims_bytes{{kind="memory"}} {float(100 * MI)!r}' in (await node.probe("/metrics"))[1]
+
+
+async def test_nothing_is_shown_while_the_use_of_a_container_is_not_known(node: WholeNode) -> None:
+    cgroup = await run(node, some("memory-numa000", 512 * MI, "a"))
+    use(cgroup, (100 * MI, 0))
+    (cgroup / "memory.numa_stat").write_text("anon N0=many\n")
+    await shown(node, {})
+    use(cgroup, (100 * MI, 0))
+    await shown(node, {"memory-0": "100Mi"})
