@@ -39,7 +39,9 @@ FOREIGN_NAMES = {
     "PodResizeInProgress": "a condition of pods, by the kubelet",
     "ImagePullBackOff": "why a container waits, by the kubelet",
     "Running": "a pod's status, by kubectl",
+    "Static": "a policy of the kubelet's memory manager",
     "Terminating": "a pod's status, by kubectl",
+    "UnexpectedAdmissionError": "why the kubelet refuses a pod",
     "Unschedulable": "why a pod is not on a node, by kube-scheduler",
 }
 
