@@ -39,6 +39,7 @@ class NodeState:
         self.revision = 0  # grows with every change of what is held or offered
         self._kept = Kept()  # of the checkpoint of an earlier agent
         self._states: dict[str, Any] = {}  # likewise, by driver
+        self._resumed: CpuNodeSpec | None = None  # settings of that agent, with which other drivers than CPUs go on
         self._listeners: list[Callable[[], None]] = []
         self.cpus = CpuDriver(node_name, topology)
         self.claims: Holding[CpuAsk, CpuClaim] = Holding(self.cpus, self._users, self._changed)
@@ -68,11 +69,12 @@ class NodeState:
         self.cpus.configure(spec)  # raises before it changes anything
         for driver in self._others:
             driver.configure(spec)
-        self._kept = self._kept.without_settings()
+        self._kept, self._resumed = self._kept.without_settings(), None
         self._changed()
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Goes on with an earlier agent's settings where it was with them; raises like `configure`."""
+        """Goes on with an earlier agent's settings where it was with them; raises like `configure`. Drivers beside the
+        one of CPUs go on in any case, unchecked: the settings were in force, and the machine may have changed since."""
         self._kept = checkpoint.kept
         self._states = dict(checkpoint.states)
         for driver in self._others:
@@ -80,10 +82,10 @@ class NodeState:
                 driver.restore(self._states[driver.names.driver])
         try:
             if checkpoint.spec is not None:
-                self.cpus.resume(checkpoint, checkpoint.spec)  # restores earmarks even if it refuses the settings
                 for driver in self._others:
-                    driver.check(checkpoint.spec)
                     driver.configure(checkpoint.spec)
+                    self._resumed = checkpoint.spec
+                self.cpus.resume(checkpoint, checkpoint.spec)  # restores earmarks even if it refuses the settings
         finally:
             self._changed()
 
@@ -106,7 +108,7 @@ class NodeState:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
         for driver in self.drivers():
             driver.deconfigure()
-        self._kept = self._kept.without_settings()
+        self._kept, self._resumed = self._kept.without_settings(), None
         self._changed()
 
     def replug(self, found: Topology) -> bool:
@@ -143,6 +145,12 @@ class NodeState:
         """Every driver, that of CPUs first."""
         return (holding.driver for holding in self.holdings.values())
 
+    def offers(self, name: str) -> bool:
+        """Whether a driver has slices: it has settings, and they do not turn it off."""
+        driver = self.holdings[name].driver
+        has_settings = self.spec is not None or (self._resumed is not None and driver in self._others)
+        return has_settings and driver.offers
+
     def all_claims(self) -> Iterator[HeldClaim[Any]]:
         """The claims of all drivers; a claim that has devices of two drivers comes twice."""
         return (claim for holding in self.holdings.values() for claim in holding.values())
@@ -158,9 +166,8 @@ class NodeState:
         claims, cpus = tuple(self.all_claims()), self.cpus
         present = {driver.names.driver: driver.state() for driver in self._others}
         states = {name: state for name, state in {**self._states, **present}.items() if state is not None}
-        return Checkpoint(
-            self.node_name, self.spec, claims, cpus.former, cpus.earmarks, cpus.withheld, states, self._kept
-        )
+        spec = self.spec or self._resumed
+        return Checkpoint(self.node_name, spec, claims, cpus.former, cpus.earmarks, cpus.withheld, states, self._kept)
 
     def adopt(self, claim: HeldClaim[Any]) -> None:
         """Books a claim of an earlier agent; raises LedgerError when another claim holds the same."""

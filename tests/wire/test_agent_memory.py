@@ -92,3 +92,23 @@ async def test_pages_that_are_taken_away_are_not_offered_any_more() -> None:
         lost = {device.device.device_name for device in await anext(health) if device.message}
         assert lost == {"hugepages-2mi-numa000"}
         await health.aclose()
+
+
+async def test_memory_is_published_after_a_restart_whose_cpus_refuse_the_settings() -> None:
+    pages = 16
+
+    def with_pages() -> tuple[MemoryDriver]:
+        driver = MemoryDriver(NODE, inventory(pages), machine())
+        driver.system = 0
+        return (driver,)
+
+    settings = spec(reserved="7", memory=MemorySettings(enabled=True))
+    async with whole_node(settings=settings, others=with_pages) as node:
+        await node.api.until(lambda: offered(node).get("hugepages-2mi-numa000") == "32Mi")
+        await node.stop_agent()
+        pages, node.topology = 8, machine(sockets=1)
+        await node.start_agent()
+        await node.api.until(lambda: "names CPU 7" in node.condition("ConfigApplied").get("message", ""))
+        await node.api.until(lambda: offered(node).get("hugepages-2mi-numa000") == "16Mi")
+        node.claim(claim_object(1, [some("hugepages-2mi-numa000", "16Mi")]))
+        await node.plugins[DRIVER].prepare_one(ref(1))

@@ -68,9 +68,8 @@ class Following:
 
     def _publish(self) -> None:
         for name, slices in self._slices.items():
-            driver = self._node.holdings[name].driver
-            if self._node.spec is not None and driver.offers:
-                slices.publish(driver.devices(self._node.taints))
+            if self._node.offers(name):
+                slices.publish(self._node.holdings[name].driver.devices(self._node.taints))
             elif self._node.spec is not None or not self._settings.are_unknown:
                 slices.withdraw()
         for health_changed in self._health_changed:
