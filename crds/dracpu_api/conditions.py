@@ -109,6 +109,7 @@ class ConfigReason(StrEnum):
     TOO_FEW_NODES = "TooFewNodes"
     # Degraded
     AGENTS_NOT_READY = "AgentsNotReady"
+    MEMORY_NOT_READY = "MemoryNotReady"
     NODES_FAILED = "NodesFailed"
     NODES_FROZEN = "NodesFrozen"
     NODES_IN_TROUBLE = "NodesInTrouble"

@@ -48,10 +48,12 @@ class World:
     def reached(self, count: int) -> bool:
         return len(self.having(mode="individual")) >= count
 
-    def claim(self, name: str, device: str, cpus: int | None = None, node: str = "n0") -> str:
-        """Allocates a claim as the scheduler does; returns its UID."""
-        result: JsonObject = {"driver": "dra.cpu", "pool": node, "device": device}
-        if cpus is not None:
+    def claim(self, name: str, device: str, cpus: int | None = None, node: str = "n0", size: str = "") -> str:
+        """Allocates a claim as the scheduler does, of CPUs or a size of memory; returns its UID."""
+        result: JsonObject = {"driver": "dra.memory" if size else "dra.cpu", "pool": node, "device": device}
+        if size:
+            result["consumedCapacity"] = {"size": size}
+        elif cpus is not None:
             result["consumedCapacity"] = {"dra.cpu/cpu": str(cpus)}
         foreign = {"driver": "dra.net", "pool": node, "device": "eth0"}
         status = {"allocation": {"devices": {"results": [result, foreign]}}}

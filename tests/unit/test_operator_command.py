@@ -53,6 +53,7 @@ def test_wrong_settings_of_memory_are_reported_by_field(monkeypatch, capsys, tmp
     file.write_text(
         "kind: CpuDriverConfig\nmetadata: {name: a}\nspec:\n  memory:\n    enable: true\n    hugepages: [2M]\n"
         "    reserved: [{numaNode: 0, memory: 1.5Gi}, {numaNode: 1}, {numaNode: 2, hugepages_2Mi: 3Mi}]\n"
+        "    publish: Both\n    provision: [{numaNode: 0, size: 1Gi, pages: 4}, {numaNode: 0, size: 2Mi, pages: 0}]\n"
     )
     assert call(monkeypatch, "validate", str(file)) == 1
     lines = [line.removeprefix(f"{file}: CpuDriverConfig a: ") for line in capsys.readouterr().out.splitlines()]
@@ -62,6 +63,9 @@ def test_wrong_settings_of_memory_are_reported_by_field(monkeypatch, capsys, tmp
         "spec.memory.reserved[0].memory": "not an amount of memory",
         "spec.memory.reserved[1]": "the entry reserves nothing",
         "spec.memory.reserved[2].hugepages_2Mi": "not whole pages",
+        "spec.memory.publish": "Input should be 'Devices' or 'WithCPUs'",
+        "spec.memory.provision[0].size": "pages of 1Gi and larger cannot be made while a machine runs",
+        "spec.memory.provision[1].pages": "Input should be greater than or equal to 1",
     }
 
 

@@ -45,7 +45,7 @@ agents = st.builds(
     st.sampled_from(["2026-01-01T00:00:00Z", "2026-05-31T23:59:50Z"]),
 )
 cpu_nodes = st.builds(
-    lambda name, given, applied, phase, follows, ignored, changed: replace(
+    lambda name, given, applied, phase, follows, ignored, changed, trouble: replace(
         cpu_node(
             name,
             given=given,
@@ -53,7 +53,7 @@ cpu_nodes = st.builds(
             phase=phase,
             follows=follows,
             settings={"reservedCPUs": "7"} if changed else None,
-            troubles={"StateHealthy": ("words", "2026-01-01T00:00:00Z")} if changed else None,
+            troubles={trouble: ("words", "2026-01-01T00:00:00Z")} if changed else None,
         ),
         ignored=("settings.turbo",) if ignored else (),
         given_at="2026-05-31T23:59:50Z",
@@ -66,6 +66,7 @@ cpu_nodes = st.builds(
     st.sampled_from(["all", "some", "deleted"]),
     st.booleans(),
     st.booleans(),
+    st.sampled_from(["StateHealthy", "MemoryReady"]),
 )
 
 

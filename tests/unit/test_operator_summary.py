@@ -212,8 +212,37 @@ def test_nodes_in_lasting_trouble_do_not_count_as_available() -> None:
     assert "1 of 3 nodes offer CPUs" in message(written, "Available")
 
 
-def test_conditions_that_claims_do_not_depend_on_are_not_reported() -> None:
-    assert outcomes(status(troubled("n1", Tidy=("no", MINUTES_AGO))))["Degraded"][0] == "False"
+@pytest.mark.parametrize("kind", ["Tidy", "PagesSharedWithKubelet", "NotCounted", "MemoryQoSOwner"])
+def test_conditions_that_claims_do_not_depend_on_are_not_reported(kind) -> None:
+    written = status(troubled("n1", **{kind: ("no", MINUTES_AGO)}))
+    assert outcomes(written)["Degraded"][0] == "False"
+    assert message(written, "Available") == "1 of 1 node offer CPUs"
+
+
+NOT_SERVED = ("this agent serves CPUs alone", MINUTES_AGO)
+
+
+def test_nodes_that_cannot_serve_memory_are_named_and_offer_cpus() -> None:
+    written = status(done("n1"), troubled("n2", MemoryReady=NOT_SERVED), troubled("n3", MemoryReady=NOT_SERVED))
+    assert outcomes(written)["Degraded"] == ("True", "MemoryNotReady")
+    assert message(written, "Degraded") == (
+        "2 nodes cannot serve all claims of memory: n2: this agent serves CPUs alone; n3: this agent serves CPUs alone"
+    )
+    assert outcomes(written)["Available"] == ("True", "EnoughNodes")
+    assert message(written, "Available") == "3 of 3 nodes offer CPUs"
+    assert written["nodes"] == {"selected": 3, "applied": 3, "progressing": 0, "failed": 0, "withoutAgent": 0}
+
+
+def test_a_node_that_serves_no_claims_at_all_is_named_for_that_alone() -> None:
+    both = troubled("n1", RuntimeConnected=RUNTIME, MemoryReady=NOT_SERVED)
+    assert message(status(both), "Degraded") == "1 node cannot serve claims: n1: the container runtime is not connected"
+
+
+def test_recent_trouble_with_memory_is_not_reported_yet() -> None:
+    starting = troubled("n1", MemoryReady=("starting", SECONDS_AGO))
+    written, progress = status_and_progress(following(starting), {"n1": starting})
+    assert outcomes(written)["Degraded"] == ("False", "NoFailures")
+    assert progress.has_recent_trouble
 
 
 def test_nodes_that_are_changing_are_named() -> None:

@@ -5,6 +5,7 @@ No agent runs on the node: each test writes itself what the agent reports.
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from background import background
@@ -21,7 +22,7 @@ class Switching(World):
     def reports(self, phase: str, revision: str) -> None:
         self.agents.answer("n0", phase=phase, appliedRevision=revision)
 
-    async def switch(self, **spec: str) -> str:
+    async def switch(self, **spec: Any) -> str:
         """Edits the config and waits until the CpuNode has the new settings; returns their revision."""
         before = self.revision()
         self.edit(**spec)
@@ -72,6 +73,24 @@ async def test_claims_are_written_together_with_the_revision_that_needs_them(wor
         individual = await world.switch(mode="individual")
         named = {"uid": uid, "namespace": "default", "name": "c", "devices": [{"name": NUMA, "cpus": 2}]}
         assert world.first_spec_with(individual)["outstanding"] == [named]
+
+
+@pytest.mark.parametrize("change", [{"enabled": False}, {"enabled": True, "publish": "WithCPUs"}])
+async def test_claims_of_memory_are_listed_when_its_devices_go_until_they_end(world: Switching, change) -> None:
+    async with world.operator():
+        enabled = await world.switch(memory={"enabled": True})
+        assert world.first_spec_with(enabled)["outstanding"] == []
+        world.reports("Ready", enabled)
+        uid = world.claim("pages", "hugepages-2mi-numa001", size="64Mi")
+        world.claim("c", NUMA, 2)
+        changed = await world.switch(memory=change)
+        device = {"name": "hugepages-2mi-numa001", "cpus": 0, "driver": "dra.memory"}
+        amounts = {"amounts": {"hugepages_2Mi": 64 * 1024**2}}
+        named = {"uid": uid, "namespace": "default", "name": "pages", "devices": [device | amounts]}
+        assert world.specs()["n0"]["outstanding"] == [named]
+        world.reports("Draining", changed)
+        world.api.remove("resourceclaims", "default/pages")
+        await world.until(lambda: world.outstanding() == set())
 
 
 async def test_a_change_that_keeps_the_devices_needs_no_list(world: Switching) -> None:

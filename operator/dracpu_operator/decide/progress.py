@@ -1,6 +1,6 @@
 """Counts how far the nodes of a config are with its settings. The time is an argument."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,7 @@ class Progress:
     down: tuple[Agent, ...]  # of the others, those without a ready agent
     unanswered: tuple[CpuNode, ...]  # of the others, those whose agents have not answered the present settings
     troubled: tuple[CpuNode, ...]  # of the others, those that cannot serve claims
+    memory_troubled: tuple[CpuNode, ...]  # of the others, those that cannot serve claims of memory
     refused: tuple[tuple[str, str], ...]  # nodes whose CpuNode the API server refused, and why
     frozen: tuple[CpuNode, ...]  # their CpuNodes cannot be decoded, so they are left as they are
     leaving: tuple[CpuNode, ...]  # no config selects them any more
@@ -80,7 +81,8 @@ def progress_of(
     applied = {member.name for member in members if _has_applied(member)}
     frozen = {cpu_node.name for cpu_node in present if cpu_node.unreadable}
     resting = applied | failed | down | unanswered | frozen
-    troubled = {cpu_node.name for cpu_node in present if _has_trouble(cpu_node, moment)}
+    troubled = {node.name for node in present if _has_lasting(node.troubles, node, moment)}
+    memory_troubled = {node.name for node in present if _has_lasting(node.memory_troubles, node, moment)}
     without_service = troubled | down
     leaving = [cpu_node.name for cpu_node in selected.leaving]
     wanted = selected.config.wanted
@@ -93,6 +95,7 @@ def progress_of(
         down=tuple(member.agent for member in members if member.name in down and member.agent is not None),
         unanswered=_of(present, unanswered),
         troubled=_of(present, troubled - failed - down - unanswered),
+        memory_troubled=_of(present, memory_troubled - failed - down - unanswered - troubled),
         refused=tuple((name, refused[name]) for name in (*names, *leaving) if name in refused),
         frozen=_of(present, frozen),
         leaving=tuple(selected.leaving),
@@ -144,12 +147,15 @@ def _may_become_trouble(member: Member, moment: Moment) -> bool:
         return False
     if cpu_node.given_at and not cpu_node.arrived and not _is_unanswered(member, moment):
         return True
-    return bool(cpu_node.troubles) and not _has_trouble(cpu_node, moment)
+    return any(
+        bool(troubles) and not _has_lasting(troubles, cpu_node, moment)
+        for troubles in (cpu_node.troubles, cpu_node.memory_troubles)
+    )
 
 
 def _serves(cpu_node: CpuNode) -> bool:
     return cpu_node.applied is not None and cpu_node.phase is not Phase.SETTLING
 
 
-def _has_trouble(cpu_node: CpuNode, moment: Moment) -> bool:
-    return any(moment.has_lasted(trouble, cpu_node.phase) for trouble in cpu_node.troubles)
+def _has_lasting(troubles: Iterable[Trouble], cpu_node: CpuNode, moment: Moment) -> bool:
+    return any(moment.has_lasted(trouble, cpu_node.phase) for trouble in troubles)

@@ -77,7 +77,7 @@ def sums_by_kind(memory: Iterable[MemoryBytes]) -> tuple[MemoryBytes, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A reason why claims cannot get CPUs of a node."""
+    """A reason why claims cannot get CPUs, or memory, of a node."""
 
     since: str  # RFC 3339 in UTC
     message: str
@@ -137,7 +137,8 @@ class CpuNode:
     cpus: CpuCounts = CpuCounts()
     memory: tuple[MemoryBytes, ...] = ()  # one of each kind; none while the node does not offer memory
     failure: str = ""  # why settings were refused
-    troubles: tuple[Trouble, ...] = ()  # they may pass by themselves
+    troubles: tuple[Trouble, ...] = ()  # why claims cannot get CPUs; they may pass by themselves
+    memory_troubles: tuple[Trouble, ...] = ()  # why claims of memory alone are not served; likewise
     ignored: tuple[str, ...] = ()  # settings that the agent does not know, because it is older than the operator
     given_at: str = ""  # when the operator gave these settings, RFC 3339 in UTC
     devices_changed_at: str = ""  # when it last gave settings that may replace the node's devices

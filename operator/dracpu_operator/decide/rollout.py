@@ -60,7 +60,7 @@ class Member:
         cpu_node = self.cpu_node
         if cpu_node is None or not self.up_to_date or self.is_down:
             return False
-        has_problem = bool(cpu_node.unreadable or cpu_node.troubles or cpu_node.ignored)
+        has_problem = bool(cpu_node.unreadable or cpu_node.troubles or cpu_node.memory_troubles or cpu_node.ignored)
         return cpu_node.arrived and cpu_node.phase in {Phase.READY, Phase.DRAINING, Phase.PENDING} and not has_problem
 
 

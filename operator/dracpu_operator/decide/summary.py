@@ -177,6 +177,12 @@ def _troubles(progress: Progress) -> Iterator[tuple[ConfigReason, str]]:
         "{count} cannot serve claims: {named}",
     )
     yield from _about(
+        progress.memory_troubled,
+        lambda node: f"{node.name}: {', '.join(trouble.message for trouble in node.memory_troubles)}",
+        ConfigReason.MEMORY_NOT_READY,
+        "{count} cannot serve all claims of memory: {named}",
+    )
+    yield from _about(
         progress.frozen,
         lambda node: f"{node.name}: {node.unreadable}",
         ConfigReason.NODES_FROZEN,

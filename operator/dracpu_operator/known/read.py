@@ -32,8 +32,16 @@ from dracpu_operator.decide.records import Config, CpuCounts, CpuNode, MemoryByt
 from dracpu_operator.decide.times import written_time
 
 _REVISION_DIGITS: Final = 16  # 64 bits: no two settings in a cluster get the same revision
-# while one of these conditions is not true, no claim gets CPUs of the node
-_NEEDED: Final = frozenset(NodeCondition) - {NodeCondition.CONFIG_APPLIED}
+# while one of these conditions is false, no claim gets CPUs of the node; the conditions of newer agents are remarks
+_NEEDED_BY_CPUS: Final = frozenset(
+    {
+        NodeCondition.KUBELET_REGISTERED,
+        NodeCondition.RUNTIME_CONNECTED,
+        NodeCondition.SLICES_PUBLISHED,
+        NodeCondition.STATE_HEALTHY,
+    }
+)
+_NEEDED_BY_MEMORY: Final = frozenset({NodeCondition.MEMORY_READY})  # beside those that CPUs need
 _MOST_CPUS: Final = 8192  # of one node; sums over nodes stay within 64 bits, whatever an agent reports
 _QUANTITY_LENGTH: Final = 32
 _MOST_PLACES: Final = 4096  # kinds on NUMA nodes of one node
@@ -92,6 +100,7 @@ def read_cpu_node(raw: Json) -> CpuNode:
         memory=sums_by_kind(_memory(status)),
         failure=_failure(status),
         troubles=_troubles(metadata, status),
+        memory_troubles=_false(status, _NEEDED_BY_MEMORY),
         ignored=tuple(str(path)[:_MESSAGE_LENGTH] for path in status.get("ignoredSettings") or ()),
         given_at=written_time(annotations.get(ANNOTATION_GIVEN_AT)),
         devices_changed_at=written_time(annotations.get(ANNOTATION_DEVICES_CHANGED_AT)),
@@ -233,8 +242,12 @@ def _failure(status: Json) -> str:
 def _troubles(metadata: Json, status: Json) -> tuple[Trouble, ...]:
     if not status.get("phase"):
         return (Trouble(metadata.get("creationTimestamp") or "", _SILENT),)
+    return _false(status, _NEEDED_BY_CPUS)
+
+
+def _false(status: Json, kinds: Collection[str]) -> tuple[Trouble, ...]:
     return tuple(
         Trouble(condition.get("lastTransitionTime") or "", _message(condition))
         for condition in status.get("conditions") or ()
-        if condition.get("type") in _NEEDED and condition.get("status") == "False"
+        if condition.get("type") in kinds and condition.get("status") == "False"
     )
