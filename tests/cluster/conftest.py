@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 from harness.cluster import Cluster, running_cluster
+from harness.memory import install_tools
 from harness.node import Node
 from harness.workspace import Workspace
 
@@ -67,6 +68,23 @@ def workspace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Work
     # the processes of some pods ignore SIGTERM: they would take 30 s each
     kubectl.delete("pods,resourceclaims", "--all", "--grace-period=1", namespace=name)
     kubectl.run("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def offering(cluster: Cluster) -> Iterator[Cluster]:
+    """The nodes offer memory."""
+    for node in cluster.nodes:
+        install_tools(node)
+    cluster.configure(memory={"enabled": True})
+    yield cluster
+    cluster.configure()
+
+
+@pytest.fixture(params=["systemd", "cgroupfs"])
+def space(request: pytest.FixtureRequest, offering: Cluster, workspace: Workspace) -> Workspace:
+    """A namespace whose pods run on a node with this cgroup driver."""
+    (node,) = (node for node in offering.nodes if node.has_systemd == (request.param == "systemd"))
+    return workspace.using_node(node)
 
 
 @pytest.hookimpl(wrapper=True)

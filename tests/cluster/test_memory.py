@@ -1,11 +1,8 @@
 """Claims of memory and hugepages on real nodes: with systemd and its cgroup driver, and with cgroupfs."""
 
-import json
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import pytest
 from harness.cluster import Cluster
 from harness.kubectl import condition
 from harness.manifests import claim, container, cpus, on_numa_node, pod
@@ -13,11 +10,12 @@ from harness.memory import (
     GI,
     MI,
     amount,
+    assert_resized,
     command,
     container_file,
-    install_tools,
     on_one_numa_node,
     pod_limits,
+    resize,
     take,
     with_tools,
 )
@@ -27,23 +25,6 @@ from harness.workspace import Workspace
 
 DRIVER = "dra.memory"
 HOLD_16_MI = " ".join(command("2Mi", 16 * MI, "-hold"))
-
-
-@pytest.fixture(scope="module")
-def offering(cluster: Cluster) -> Iterator[Cluster]:
-    """The nodes offer memory."""
-    for node in cluster.nodes:
-        install_tools(node)
-    cluster.configure(memory={"enabled": True})
-    yield cluster
-    cluster.configure()
-
-
-@pytest.fixture(params=["systemd", "cgroupfs"])
-def space(request: pytest.FixtureRequest, offering: Cluster, workspace: Workspace) -> Workspace:
-    """A namespace whose pods run on a node with this cgroup driver."""
-    (node,) = (node for node in offering.nodes if node.has_systemd == (request.param == "systemd"))
-    return workspace.using_node(node)
 
 
 def offered(node: Node) -> dict[str, str]:
@@ -108,6 +89,7 @@ def test_a_page_of_1_gi_is_claimed_and_used(space: Workspace) -> None:
     space.apply(claim("large", amount("1Gi", "1Gi")))
     space.run(with_tools(pod("user", claims={"large": "large"})))
     assert take(space, "user", "1Gi", GI) == {1: GI}
+    assert take(space, "user", "1Gi", 2 * GI) == "ENOMEM"
     assert take(space, "user", "2Mi", 2 * MI) == "ENOMEM"
 
 
@@ -156,13 +138,6 @@ def test_a_pod_keeps_its_pages_through_resizes(space: Workspace) -> None:
     assert space.container_status("user")["restartCount"] == 0
 
 
-def resize(space: Workspace, **resources: dict[str, str]) -> None:
-    """Changes the resources of the pod's container in place."""
-    patch = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
-    words = ("patch", "pod", "user", "--subresource=resize", "--patch", json.dumps(patch))
-    space.kubectl.run(*words, "--namespace", space.namespace)
-
-
 def assert_resizing(space: Workspace) -> None:
     """Asserts that the kubelet has begun to resize the pod."""
     assert [item for item in space.pod("user")["status"]["conditions"] if item["type"] == "PodResizeInProgress"]
@@ -170,16 +145,6 @@ def assert_resizing(space: Workspace) -> None:
 
 def assert_limits(space: Workspace, expected: dict[str, str]) -> None:
     assert pod_limits(space, "user") == expected
-
-
-def assert_resized(space: Workspace) -> None:
-    found = space.pod("user")
-    wanted = found["spec"]["containers"][0]["resources"]
-    actual = space.container_status("user")["resources"]
-    kinds = ("requests", "limits")
-    assert {kind: wanted.get(kind) for kind in kinds} == {kind: actual.get(kind) for kind in kinds}
-    resizing = [item for item in found["status"]["conditions"] if item["type"].startswith("PodResize")]
-    assert not resizing, resizing
 
 
 def test_a_killed_agent_leaves_claims_as_they_are_and_another_one_continues(space: Workspace) -> None:

@@ -56,6 +56,11 @@ def claim(name: str, *requests: Object) -> Object:
     }
 
 
+def template(claim: Object) -> Object:
+    """Builds the ResourceClaimTemplate from which Kubernetes makes claims like this one."""
+    return {**claim, "kind": "ResourceClaimTemplate", "spec": {"spec": claim["spec"]}}
+
+
 def cpus(amount: int, request: str = "cpus", selector: str = "") -> Object:
     """Builds a request for an amount of a grouped device's CPUs."""
     return _request(request, {"capacity": {"requests": {CAPACITY_CPU: str(amount)}}}, selector)

@@ -70,13 +70,18 @@ def take(workspace: Workspace, pod: str, kind: str, size: int, container: str = 
     return shown.get("error") or {int(node): taken for node, taken in shown["nodes"].items()}
 
 
-def pod_limits(workspace: Workspace, pod: str) -> dict[str, str]:
-    """Returns the limits of hugepages in the cgroup of a pod, by the names of the files."""
+def pod_folder(workspace: Workspace, pod: str) -> str:
+    """Returns the folder of a pod's cgroup."""
     uid = workspace.pod(pod)["metadata"]["uid"]
     names = f"-name pod{uid} -o -name '*-pod{uid.replace('-', '_')}.slice'"
-    find = f"cd $(find /sys/fs/cgroup -type d \\( {names} \\) | head -n 1)"
+    return workspace.node.sh(f"find /sys/fs/cgroup -type d \\( {names} \\) | head -n 1").strip()
+
+
+def pod_limits(workspace: Workspace, pod: str) -> dict[str, str]:
+    """Returns the limits of hugepages in the cgroup of a pod, by the names of the files."""
     printed = workspace.node.sh(
-        f"{find} && grep . hugetlb.2MB.max hugetlb.2MB.rsvd.max hugetlb.1GB.max hugetlb.1GB.rsvd.max"
+        f"cd {pod_folder(workspace, pod)} && "
+        "grep . hugetlb.2MB.max hugetlb.2MB.rsvd.max hugetlb.1GB.max hugetlb.1GB.rsvd.max"
     )
     return dict(line.split(":", 1) for line in printed.splitlines())
 
@@ -84,3 +89,33 @@ def pod_limits(workspace: Workspace, pod: str) -> dict[str, str]:
 def container_file(workspace: Workspace, pod: str, file: str, container: str = "main") -> str:
     """Returns the text of a file in the cgroup of a container."""
     return workspace.node.cgroup_file(workspace.container_id(pod, container), file)
+
+
+def resize(space: Workspace, **resources: dict[str, str]) -> None:
+    """Changes the resources of the container of the pod `user` in place."""
+    patch = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+    words = ("patch", "pod", "user", "--subresource=resize", "--patch", json.dumps(patch))
+    space.kubectl.run(*words, "--namespace", space.namespace)
+
+
+def assert_resized(space: Workspace) -> None:
+    """Asserts that the container of the pod `user` has the resources in the pod's spec."""
+    found = space.pod("user")
+    wanted = found["spec"]["containers"][0]["resources"]
+    actual = space.container_status("user")["resources"]
+    kinds = ("requests", "limits")
+    assert {kind: wanted.get(kind) for kind in kinds} == {kind: actual.get(kind) for kind in kinds}
+    _assert_none_resizing(found)
+
+
+def assert_resize_done(space: Workspace) -> None:
+    """Asserts that the kubelet has carried out all resizes of the pod `user`. The status of a container whose claim is
+    smaller than its limit shows the claim instead of the limit."""
+    found = space.pod("user")
+    assert found["status"].get("observedGeneration") == found["metadata"]["generation"]
+    _assert_none_resizing(found)
+
+
+def _assert_none_resizing(found: Object) -> None:
+    resizing = [item for item in found["status"]["conditions"] if item["type"].startswith("PodResize")]
+    assert not resizing, resizing

@@ -5,7 +5,11 @@
 //
 // It maps the memory, touches each page of it, and prints a line of JSON: {"error": "ENOMEM"} when the kernel refuses
 // the mapping, or {"nodes": {"0": BYTES}} with what lies on each NUMA node. With -hold it then waits to be killed;
-// -untouched leaves the pages reserved.
+// -untouched leaves the pages reserved until SIGUSR1, at which it touches them and prints the second line.
+//
+// On a node, as root, it measures how fast somebody else puts a file right:
+//
+//	taker repair FILE COUNT   writes 0 into the file COUNT times, and prints {"seconds": [...]}: how long it stayed so
 package main
 
 import (
@@ -15,6 +19,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +34,8 @@ const (
 	kilobyte      = 1024
 	numaMaps      = "/proc/self/numa_maps"
 	pageSizeField = "kernelpagesize_kB"
+	repairCheck   = 200 * time.Microsecond
+	repairPause   = 100 * time.Millisecond
 )
 
 var (
@@ -39,6 +46,12 @@ var (
 func main() {
 	flag.Parse()
 	arguments := flag.Args()
+	if arguments[0] == "repair" {
+		show(map[string]any{"seconds": repairs(arguments[1], int(number(arguments[2])))})
+		return
+	}
+	touch := make(chan os.Signal, 1)
+	signal.Notify(touch, syscall.SIGUSR1)
 	page, flags := uint64(basePage), syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS
 	if arguments[0] == "pages" {
 		page = number(arguments[1])
@@ -51,17 +64,49 @@ func main() {
 		return
 	}
 	check(err)
-	if !*untouched {
+	take := func() {
 		for offset := uint64(0); offset < size; offset += page {
 			memory[offset] = 1
 		}
 	}
-	show(map[string]any{"nodes": nodes(uintptr(unsafe.Pointer(&memory[0])))})
-	if *hold {
-		for {
-			time.Sleep(time.Hour) // a select without cases ends the program, because nothing else could wake it
-		}
+	taken := func() {
+		show(map[string]any{"nodes": nodes(uintptr(unsafe.Pointer(&memory[0])))})
 	}
+	if !*untouched {
+		take()
+	}
+	taken()
+	for *hold {
+		<-touch
+		take()
+		taken()
+	}
+}
+
+// repairs returns how many seconds the file had not its former content after each time that 0 was written into it.
+func repairs(name string, count int) []float64 {
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	check(err)
+	var before, now [64]byte
+	length, _ := file.ReadAt(before[:], 0)
+	var seconds []float64
+	for range count {
+		started := time.Now()
+		_, err := file.WriteAt([]byte("0"), 0)
+		check(err)
+		for now != before {
+			if time.Since(started) > time.Minute {
+				check(fmt.Errorf("%s stays 0, and is not %s again", name, before[:length]))
+			}
+			time.Sleep(repairCheck)
+			clear(now[:])
+			file.ReadAt(now[:], 0)
+		}
+		seconds = append(seconds, time.Since(started).Seconds())
+		clear(now[:])
+		time.Sleep(repairPause)
+	}
+	return seconds
 }
 
 // nodes reads how many bytes of the mapping at an address lie on each NUMA node. The kernel may have joined the mapping
