@@ -54,7 +54,7 @@ class MemoryCompanion:
             shared.node,
             driver,
             partial(read_memory, options.sysfs_root, options.procfs_root),
-            partial(api.get, NODES, options.node_name),
+            partial(api.get, NODES, options.node_name, from_cache=True),
             shared.changes,
         )
         self._limits = PageLimits(driver, self._cgroups, shared.state_file, shared.changes, repairs.count)

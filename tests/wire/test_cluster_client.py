@@ -59,6 +59,14 @@ async def test_a_request_for_metadata_only_says_so_in_its_accept_header(server: 
     assert "as=PartialObjectMetadata" in server.requests[-1].headers["Accept"]
 
 
+async def test_an_object_may_be_read_from_the_servers_cache(server: FakeApi, client: ApiClient) -> None:
+    made = server.add("nodes", {"metadata": {"name": "n1"}})
+    assert await client.get(NODES, "n1", from_cache=True) == made
+    assert server.requests[-1].query == {"resourceVersion": "0"}
+    await client.get(NODES, "n1")
+    assert not server.requests[-1].query
+
+
 async def test_a_field_selector_narrows_a_list(server: FakeApi, client: ApiClient) -> None:
     for node in ("n1", "n2"):
         server.add("resourceslices", slice_of(node, [], name=node))

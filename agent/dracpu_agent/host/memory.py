@@ -4,7 +4,8 @@ This module only reads; memory/inventory.py interprets.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,9 @@ from dracpu_agent.topology.topology import TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
 
 NODES: Final = "devices/system/node"
+_TOTAL: Final = "nr_hugepages"  # includes the surplus
+_SURPLUS: Final = "surplus_hugepages"
+_READS: Final = 3  # of counts that change meanwhile
 TIERS: Final = "devices/virtual/memory_tiering"  # Linux >= 6.1
 
 
@@ -51,10 +55,20 @@ def _total(path: str) -> int:
 def _pages(directory: str) -> Iterator[Pages]:
     sizes = ((page_size_in(name), name) for name in names_in(directory))
     for size, name in sorted((size, name) for size, name in sizes if size is not None):
-        counts = f"{directory}/{name}"
-        surplus = _number(f"{counts}/surplus_hugepages")
-        count = persistent(_number(f"{counts}/nr_hugepages"), surplus)
-        yield Pages(size, count, _number(f"{counts}/free_hugepages"), surplus)
+        read = partial(_count, f"{directory}/{name}")
+        count, surplus = persistent_and_surplus(read)
+        yield Pages(size, count, read("free_hugepages"), surplus)
+
+
+def persistent_and_surplus(read: Callable[[str], int]) -> tuple[int, int]:
+    """The number of pages that stay when nothing uses them, and of the others. The total and the surplus are in files
+    of their own and may change between two reads: they are read again then, and in doubt too few pages count."""
+    surplus = read(_SURPLUS)
+    for _ in range(_READS):
+        total, before, surplus = read(_TOTAL), surplus, read(_SURPLUS)
+        if surplus == before:
+            break
+    return persistent(total, max(surplus, before)), surplus
 
 
 def _tiers(sysfs: str) -> dict[int, int]:
@@ -79,8 +93,9 @@ def _list(path: str) -> CpuSet:
     return EMPTY if text is None else parse_list(text, path)
 
 
-def _number(path: str) -> int:
+def _count(directory: str, file: str) -> int:
     """A count of pages; 0 where the file is absent, as it is for sizes that the kernel cannot allocate on a node."""
+    path = f"{directory}/{file}"
     text = read_text(path)
     if text is None:
         return 0

@@ -1,7 +1,8 @@
 """The memory of a machine: how much each NUMA node has, and how many hugepages of each size."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -52,6 +53,33 @@ class Inventory:
     def page_sizes(self) -> Sequence[int]:
         """Every size of hugepages that the kernel supports, in bytes, ascending."""
         return sorted({pages.size for node in self.nodes for pages in node.pages})
+
+
+class SteadySurplus:
+    """Counts as many surplus pages as there were at most in the last looks.
+
+    Programs make the kernel take surplus pages out of ordinary memory and give them back, within seconds. So ordinary
+    memory shrinks at once, and grows when it has had room for some time: its capacity does not change all the time.
+    """
+
+    def __init__(self, looks: int, first: Inventory) -> None:
+        self._recent: deque[Mapping[tuple[int, int], int]] = deque([_surplus(first)], maxlen=looks)
+
+    def follow(self, found: Inventory) -> Inventory:
+        """What was found at the next look, with the surplus pages that count."""
+        self._recent.append(_surplus(found))
+        return replace(found, nodes=tuple(map(self._steady, found.nodes)))
+
+    def _steady(self, node: NumaMemory) -> NumaMemory:
+        most = {
+            size: max(look.get((node.numa, size), 0) for look in self._recent)
+            for size in {pages.size for pages in node.pages}
+        }
+        return replace(node, pages=tuple(replace(pages, surplus=most[pages.size]) for pages in node.pages))
+
+
+def _surplus(inventory: Inventory) -> Mapping[tuple[int, int], int]:
+    return {(node.numa, pages.size): pages.surplus for node in inventory.nodes for pages in node.pages if pages.surplus}
 
 
 def persistent(total: int, surplus: int) -> int:

@@ -1,8 +1,8 @@
-"""Follows what there is of memory: NUMA nodes and hugepages, which may come and go while the agent runs, and how much
-of it the kubelet keeps for the system.
+"""Follows how much memory the machine has: NUMA nodes and hugepages, which may come and go while the agent runs, and
+how much of it the kubelet keeps for the system.
 """
 
-import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn
 
@@ -10,17 +10,24 @@ import structlog
 
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.file_threads import in_file_thread
-from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.memory.inventory import Inventory, SteadySurplus
 from dracpu_agent.memory.system import reserved_for_system
 from dracpu_agent.node import NodeState
 from dracpu_agent.topology.topology import TopologyError
 from dracpu_agent.work.changes import Changes
 from dracpu_agent.work.polling import Poll
+from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError
 
 POLL_SECONDS: Final = 5.0
-NODE_SECONDS: Final = 300.0  # between two reads of the Node; a restart of the kubelet, which can change it, is noticed
-NODE_AGAIN_SECONDS: Final = 10.0  # after a read that failed, or while the kubelet has not reported its memory
+SURPLUS_LOOKS: Final = 7  # 30 s, over which surplus pages count although they are gone
+# Between two reads of the Node, more or less: only a kubelet with other settings changes what is read of it, and its
+# restart is noticed. 15,000 agents cause 8 reads a second, which the API server answers from its memory.
+NODE_SECONDS: Final = 1800.0
+SPREAD: Final = 0.2
+REGISTERED_SECONDS: Final = 60.0  # after a registration, the kubelet may write the Node later than the agent reads it
+# after a read that failed, or while the kubelet has not reported its memory: first and longest
+AGAIN_SECONDS, LONGEST_SECONDS = 5.0, 60.0
 
 log = structlog.get_logger("memory")
 
@@ -42,13 +49,16 @@ class MemoryWatch:
         self._read_machine = read_machine
         self._read_node = read_node
         self._changes = changes
+        self._surplus = SteadySurplus(SURPLUS_LOOKS, driver.inventory)
         self._machine_poll = Poll(POLL_SECONDS)
         self._node_poll = Poll(NODE_SECONDS)
         self._node_failed = False
+        self._has_registered = False  # since the Node was read last
         self.problem = ""
 
     def kubelet_registered(self) -> None:
-        """The kubelet may have been restarted with other settings: reads the Node at once."""
+        """The kubelet may have been restarted with other settings: reads the Node at once, and again a little later."""
+        self._has_registered = True
         self._node_poll.ask()
 
     def read_again(self) -> None:
@@ -63,11 +73,16 @@ class MemoryWatch:
 
     async def follow_node(self) -> NoReturn:
         """Runs until cancelled."""
+        backoff = Backoff(AGAIN_SECONDS, cap=LONGEST_SECONDS)
         while True:
-            if await self._look_at_node():
-                await self._node_poll.due()
-            else:
-                await asyncio.sleep(NODE_AGAIN_SECONDS)
+            registered, self._has_registered = self._has_registered, False
+            if not await self._look_at_node():
+                self._has_registered |= registered
+                await self._node_poll.due(backoff.next())
+                continue
+            backoff.reset()
+            usual = NODE_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 - so that agents spread
+            await self._node_poll.due(REGISTERED_SECONDS if registered else usual)
 
     async def _look_at_machine(self) -> None:
         try:
@@ -76,15 +91,15 @@ class MemoryWatch:
             self._set_problem(str(error))
             return
         self._set_problem("")
+        found = self._surplus.follow(found)
         former, self._driver.inventory = self._driver.inventory, found
         if found != former:
-            log.info(
-                "memory changed", offered={str(place): size for place, size in sorted(self._driver.room().items())}
-            )
+            room = sorted(self._driver.room().items())
+            log.info("the memory of the machine changed", bytes_for_claims={place.device: size for place, size in room})
             self._node.refresh()
 
     async def _look_at_node(self) -> bool:
-        """Reads the Node; returns whether it says how much memory the kubelet keeps."""
+        """Reads the Node; returns whether the kubelet has reported there how much memory it keeps."""
         try:
             system = reserved_for_system(await self._read_node())
         except ApiError as error:

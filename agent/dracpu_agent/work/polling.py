@@ -21,10 +21,10 @@ class Poll:
         """Makes the next look due now."""
         self._asked.set()
 
-    async def due(self) -> None:
-        """Returns when the next look is due."""
+    async def due(self, seconds: float | None = None) -> None:
+        """Returns when the next look is due; `seconds` replaces the usual time once."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._seconds if seconds is None else seconds):
                 await self._asked.wait()
         self._asked.clear()
 
