@@ -107,7 +107,12 @@ class Agent:
             name: DriverService(shared, holding, ready_claim, self._kubelet_registered)
             for name, holding in node.holdings.items()
         }
-        nri = NriPlugin(options.nri_socket, pinning, answered=metrics.hook_answered)
+        nri = NriPlugin(
+            options.nri_socket,
+            pinning,
+            answered=metrics.hook_answered,
+            serves_memory=self._companion is not None,
+        )
         probes = Probes(node, self.standing)
         following = Following(
             node,

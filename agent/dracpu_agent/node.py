@@ -20,7 +20,7 @@ from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.drivers.cpus import CpuDriver
 from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.drivers.holding import Holding
-from dracpu_agent.placement.container import Container, Limits
+from dracpu_agent.placement.container import AtCreation, Container, Limits
 from dracpu_agent.placement.containers import Containers
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import ClaimKey, Evidences, Use
@@ -193,13 +193,26 @@ class NodeState:
         division = self.cpus.division()
         if not self._others:
             return division
-        return replace(division, limits_of=self._limits_of, limits_revision=self.revision, admit=self._admit)
+        return replace(
+            division,
+            limits_of=self._limits_of,
+            limits_revision=self.revision,
+            admit=self._admit,
+            at_creation=self._at_creation,
+        )
 
     def _admit(self, container: Container, uses: frozenset[Use], sharers: Sequence[Sharer]) -> None:
         for driver in self._others:
             name = driver.names.driver
             others = [(sharer.container, _devices_of(name, sharer.uses)) for sharer in sharers]
             driver.admit(container, _devices_of(name, uses), others)
+
+    def _at_creation(self, container: Container, uses: frozenset[Use]) -> AtCreation:
+        found = [driver.at_creation(container, _devices_of(driver.names.driver, uses)) for driver in self._others]
+        return AtCreation(
+            tuple(numa for one in found for numa in one.preferred_nodes),
+            tuple(mount for one in found for mount in one.mounts),
+        )
 
     def _limits_of(self, container: Container, uses: frozenset[Use]) -> Limits:
         limits: dict[str, str] = {}

@@ -1,5 +1,6 @@
 """Claims of memory and hugepages in the whole system: published, scheduled, prepared, limited, and kept."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from memory_node import GI, LIMITS, MI, SMALL, content
 from dracpu_sandbox.client import STRATEGIC
 from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.node.cgroups import NoMemoryError
+from dracpu_sandbox.node.containers import Container
 from dracpu_sandbox.node.node import SimulatedNode
 from dracpu_sandbox.resources import CLAIMS, CONFIGS, PODS, SLICES
 from dracpu_sandbox.stories.story import Story
@@ -32,16 +34,21 @@ def pages(amount: str) -> dict[str, Any]:
     return request("pages", "dra.hugepages-2m", "size", amount)
 
 
-def claim(name: str, *requests: dict[str, Any]) -> dict[str, Any]:
-    spec = {"devices": {"requests": list(requests), "constraints": [ONE_NUMA_NODE]}}
+def config(requested: str, **parameters: str) -> dict[str, Any]:
+    kind = {"apiVersion": "dra.cpu/v1alpha1", "kind": "MemoryClaimParameters"}
+    return {"requests": [requested], "opaque": {"driver": DRIVER, "parameters": kind | parameters}}
+
+
+def claim(name: str, *requests: dict[str, Any], configs: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    spec = {"devices": {"requests": list(requests), "constraints": [ONE_NUMA_NODE], "config": list(configs)}}
     metadata = {"name": name, "namespace": "default"}
     return {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind, "metadata": metadata, "spec": spec}
 
 
-def pod(name: str, **resources: Any) -> dict[str, Any]:
-    """A pod whose container uses the claim with the pod's name."""
+def pod(name: str, spec: Mapping[str, Any] | None = None, **resources: Any) -> dict[str, Any]:
+    """A pod whose container uses the claim with the pod's name; `spec` are further fields of its spec."""
     main = {"name": "main", "image": "busybox", "resources": {"claims": [{"name": name}], **resources}}
-    spec = {"containers": [main], "resourceClaims": [{"name": name, "resourceClaimName": name}]}
+    spec = {"containers": [main], "resourceClaims": [{"name": name, "resourceClaimName": name}], **(spec or {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
@@ -65,16 +72,26 @@ class Offering:
         ]
         return "memory-numa000" in devices
 
-    async def run(self, name: str, *requests: dict[str, Any], **resources: Any) -> None:
-        await self.client.create(CLAIMS, claim(name, *requests))
+    async def run(
+        self, name: str, *requests: dict[str, Any], configs: Sequence[dict[str, Any]] = (), **resources: Any
+    ) -> None:
+        await self.client.create(CLAIMS, claim(name, *requests, configs=configs))
         await self.client.create(PODS, pod(name, **resources))
         await self.story.until_running(name)
 
     def cgroup(self, name: str) -> Path:
         return self.node.cgroup_of("default", name, "main")
 
-    async def take(self, name: str, size: int, page: int = 0) -> None:
-        await self.node.take("default", name, "main", size, page=page)
+    def container(self, name: str) -> Container:
+        return self.node.container_of("default", name, "main")
+
+    async def take(self, name: str, size: int, page: int = 0, *, touch: bool = True) -> None:
+        await self.node.take("default", name, "main", size, page=page, touch=touch)
+
+    async def resize(self, name: str, limit: str) -> None:
+        """Changes the limit of a pod's memory."""
+        change = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"memory": limit}}}]}}
+        await self.client.patch(PODS, name, change, "default", subresource="resize", kind=STRATEGIC)
 
 
 @pytest.fixture
@@ -100,8 +117,7 @@ async def test_a_pod_keeps_its_pages_when_the_kubelet_resets_them_at_a_resize(of
     await offering.run("dpdk", memory("256Mi"), pages("16Mi"), limits={"memory": "128Mi"}, requests={"memory": "64Mi"})
     cgroup = offering.cgroup("dpdk")
     assert content(cgroup, "memory.max") == [str(128 * MI)], "the limit of the spec is smaller"
-    larger = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"memory": "1Gi"}}}]}}
-    await offering.client.patch(PODS, "dpdk", larger, "default", subresource="resize", kind=STRATEGIC)
+    await offering.resize("dpdk", "1Gi")
     await offering.story.until("the pod has its new limit", lambda: content(cgroup.parent, "memory.max") == [str(GI)])
     limits = [str(16 * MI), str(16 * MI), "0", "0"]
     await offering.story.until("the pages are back", lambda: content(cgroup.parent, *LIMITS) == limits)
@@ -120,3 +136,36 @@ async def test_pods_wait_for_memory_that_is_promised_until_it_is_free(offering: 
     await offering.story.until_waiting("late", "cannot allocate all claims")
     await offering.client.delete(PODS, "holder-0", "default")
     await offering.story.until_running("late")
+
+
+async def test_memory_that_prefers_its_numa_node_comes_from_another_rather_than_not_at_all(offering: Offering) -> None:
+    await offering.run("near", memory("1Gi"), configs=[config("memory", binding="Preferred")])
+    cgroup = offering.cgroup("near")
+    assert content(cgroup, "cpuset.mems", "memory.max") == ["", str(GI)]
+    assert str(offering.container("near").preferred) == "0"
+    await offering.client.create(PODS, pod("hog", {"resourceClaims": []}, claims=[]))
+    await offering.story.until_running("hog")
+    await offering.take("hog", 2 * GI)  # of node 0, which has less than 1 GiB left then
+    await offering.take("near", GI - MI)
+    (shown,) = (line.split() for line in content(cgroup, "memory.numa_stat")[0].splitlines() if "anon" in line)
+    used = {node: int(size) for node, size in (entry.split("=") for entry in shown[1:])}
+    assert sum(used.values()) == GI - MI
+    assert all(size > 0 for size in used.values()), used
+    assert offering.container("near").running
+
+
+async def test_files_of_hugepages_are_mounted_and_refused_where_the_kernel_mounts_none(offering: Offering) -> None:
+    mounted = [config("pages", mount="/dev/hugepages")]
+    await offering.run("dpdk", pages("16Mi"), configs=mounted)
+    (mount,) = offering.container("dpdk").mounts
+    assert (mount.destination, mount.type, mount.source) == ("/dev/hugepages", "hugetlbfs", "nodev")
+    assert {"pagesize=2M", f"size={16 * MI}", "mode=1777"} <= set(mount.options)
+    await offering.client.create(CLAIMS, claim("apart", pages("16Mi"), configs=mounted))
+    await offering.client.create(PODS, pod("apart", {"hostUsers": False}))
+    await offering.story.until_waiting("apart", "runs in a user namespace, where the kernel mounts no hugepages")
+
+
+async def test_a_claim_with_parameters_that_are_not_known_is_refused_by_name(offering: Offering) -> None:
+    await offering.client.create(CLAIMS, claim("typo", memory("64Mi"), configs=[config("memory", bindings="Strict")]))
+    await offering.client.create(PODS, pod("typo"))
+    await offering.story.until_waiting("typo", "parameters.bindings is an unknown field")

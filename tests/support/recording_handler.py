@@ -100,9 +100,12 @@ async def running(
     index: str = "45",
     answered: Callable[[str, float], None] | None = None,
     delays: ReconnectDelays = AT_ONCE,
+    serves_memory: bool = False,
 ) -> AsyncIterator[NriPlugin]:
     """A running plugin that reconnects at once."""
-    plugin = NriPlugin(socket, handler, name=name, index=index, delays=delays, answered=answered)
+    plugin = NriPlugin(
+        socket, handler, name=name, index=index, delays=delays, answered=answered, serves_memory=serves_memory
+    )
     task = asyncio.create_task(plugin.run(), name="plugin under test")
     try:
         yield plugin

@@ -4,6 +4,7 @@ import doc_manifests
 import pytest
 from doc_manifests import ROOT, Shown
 
+from dracpu_agent.claims.memory_parameters import read_memory_parameters
 from dracpu_agent.claims.parameters import read_parameters
 from dracpu_agent.cli import options
 from dracpu_agent.observe.metrics import Metrics
@@ -30,8 +31,8 @@ def test_claims_name_our_class_and_parameters_that_the_agent_reads(example: Show
         capacities = request["exactly"].get("capacity", {}).get("requests", {}).keys()
         assert capacities <= {names.CAPACITY_CPU, names.CAPACITY_SIZE}
     for config in devices.get("config", ()):
-        assert config["opaque"]["driver"] == names.DRIVER
-        read_parameters(config["opaque"]["parameters"])
+        read = {names.DRIVER: read_parameters, names.MEMORY.driver: read_memory_parameters}[config["opaque"]["driver"]]
+        read(config["opaque"]["parameters"])
 
 
 def test_every_option_of_the_agent_is_explained_with_its_default() -> None:

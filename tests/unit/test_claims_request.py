@@ -2,7 +2,7 @@ import pytest
 from nodes import NODE, claim_object, ref, share, whole
 
 from dracpu_agent.claims.cpu_asks import read_cpu_request
-from dracpu_agent.claims.parameters import ParametersError
+from dracpu_agent.claims.opaque import ParametersError
 from dracpu_agent.claims.request import ClaimRefusedError
 from dracpu_agent.errors import ClaimError
 from dracpu_api.cpuset import CpuSet

@@ -3,7 +3,7 @@
 import pytest
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
+from dracpu_agent.placement.container import AtCreation, Container, ContainerUpdate, Placement
 from dracpu_agent.runtime import convert
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet
@@ -99,3 +99,14 @@ def test_an_empty_cpuset_is_an_error_as_the_runtime_would_read_it_as_unchanged()
         convert.create_response(WEB, Placement(EMPTY))
     with pytest.raises(PlacementError, match="c2"):
         convert.create_response(WEB, Placement(CpuSet([1]), (ContainerUpdate("c2", EMPTY),)))
+
+
+def test_nodes_are_preferred_one_or_many() -> None:
+    for nodes, mode, text in (((1,), nri.MPOL_PREFERRED, "1"), ((0, 1, 3), nri.MPOL_PREFERRED_MANY, "0-1,3")):
+        response = convert.create_response(WEB, Placement(CpuSet([2]), at_creation=AtCreation(nodes)))
+        policy = response.adjust.linux.memory_policy
+        assert (policy.mode, policy.nodes) == (mode, text)
+
+
+def test_without_a_preference_the_runtime_sets_no_policy() -> None:
+    assert not convert.create_response(WEB, Placement(CpuSet([2]))).adjust.linux.HasField("memory_policy")

@@ -54,6 +54,25 @@ def test_a_list_is_complete_where_the_runtime_lists_only_between_calls(name: str
     assert runtime_info(name, version, "").lists_completely is complete
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "nri", "policies"),
+    [
+        ("containerd", "v2.4.2", "v0.12.3", True),
+        ("containerd", "v2.3.0", "v0.12.0", True),
+        ("containerd", "v2.3.0", "v0.12.0-rc.1", False),
+        ("containerd", "v2.2.0", "", False),
+        ("containerd", "v2.2.0-rc.1", "", False),
+        ("containerd", "v2.1.9", "", False),
+        ("cri-o", "1.34.0", "", False),
+        ("cri-o", "1.33.5", "", False),
+        ("other", "9.9.9", "", False),
+        ("containerd", "unknown", "", False),
+    ],
+)
+def test_memory_policies_are_for_runtimes_that_know_them(name: str, version: str, nri: str, policies: bool) -> None:
+    assert runtime_info(name, version, nri).memory_policies is policies
+
+
 numbers = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 
 

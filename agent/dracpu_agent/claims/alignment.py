@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dracpu_agent.claims.parameters import concerns
+from dracpu_agent.claims.opaque import concerns
 from dracpu_api import names
 
 Json = Mapping[str, Any]

@@ -10,6 +10,7 @@ from dracpu_agent.claims.fields import Fields, RecordError
 from dracpu_agent.claims.grant import Grant
 from dracpu_agent.claims.held import HeldClaim, Variables
 from dracpu_agent.claims.ledger import Ledger
+from dracpu_agent.memory.binding import Binding, Part
 from dracpu_agent.memory.kinds import Kind, Place
 from dracpu_agent.memory.room import node_text
 from dracpu_agent.placement.proof import CdiDevice
@@ -26,14 +27,28 @@ class MemoryGrant(Grant):
 
     place: Place
     size: int
+    binding: Binding = Binding.STRICT
+    mount: str = ""  # where files of the pages appear in the container
+
+    @property
+    def part(self) -> Part:
+        """What it gives a container."""
+        return Part(self.place, self.size, self.binding, self.mount)
 
     def data(self) -> dict[str, Any]:
         """What the owner of the claim sees in its status."""
-        return {"numaNode": self.place.numa, "kind": self.place.kind.name, "size": format_binary(self.size)}
+        size = format_binary(self.size)
+        return {"numaNode": self.place.numa, "kind": self.place.kind.name, "size": size, **self._parameters()}
 
     def fields(self) -> dict[str, Any]:
         """The driver's own fields in the record of the claim."""
-        return {"numaNode": self.place.numa, "memoryKind": self.place.kind.name, "bytes": self.size}
+        numa, kind = self.place.numa, self.place.kind.name
+        return {"numaNode": numa, "memoryKind": kind, "bytes": self.size, **self._parameters()}
+
+    def _parameters(self) -> dict[str, str]:
+        """Those that differ from their defaults."""
+        binding = {} if self.binding is Binding.STRICT else {"binding": self.binding.value}
+        return {**binding, **({"mount": self.mount} if self.mount else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +89,29 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
 
     def by_cdi_device(self) -> Iterator[tuple[str, Mapping[Place, int]]]:
         """Each CDI device, and the bytes that it gives a container, by place."""
+        for device, parts in self.parts_by_cdi_device():
+            yield device, sizes_of(parts)
+
+    def parts_by_cdi_device(self) -> Iterator[tuple[str, Sequence[Part]]]:
+        """Each CDI device, and what it gives a container."""
         if self.frozen is not None and self.frozen.devices:
             for device in self.frozen.devices:
-                yield device.name, _named_by((device,))
+                yield device.name, self._frozen_parts(device)
             return
         for request, grants in self.uses():
-            yield self.names.cdi_device(self.ref.uid, request), sizes_of(grants)
+            yield self.names.cdi_device(self.ref.uid, request), [grant.part for grant in grants]
+
+    def _frozen_parts(self, device: CdiDevice) -> Sequence[Part]:
+        """What the variables of a CDI device name, with the parameters of those grants that can be read: a container
+        that is not bound now must not be bound by an agent that reads less."""
+        names = {request: self.names.cdi_device(self.ref.uid, request) for request in (None, *self.requests)}
+        known = {grant.place: grant for grant in self.grants if device.name in (names[None], names[grant.base_request])}
+        preferred = any(grant.binding is Binding.PREFERRED for grant in self.grants)
+        binding = Binding.PREFERRED if preferred else Binding.STRICT
+        return [
+            Part(place, size, binding, known[place].mount if place in known else "")
+            for place, size in _named_by((device,)).items()
+        ]
 
     @classmethod
     def decode_grant(cls, request: str, pool: str, device: str, share_id: str | None, fields: Fields) -> MemoryGrant:
@@ -88,6 +120,9 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
         kind = Kind.named(name)
         if kind is None or size <= 0 or numa < 0:
             raise RecordError(f"a grant has {size} bytes of {name} on NUMA node {numa}")
+        binding = _binding(fields.text_or_none("binding"))
+        if binding is None:
+            raise RecordError("a grant has a binding that this agent does not know")
         return MemoryGrant(
             request=request,
             pool=pool,
@@ -95,6 +130,8 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
             share_id=share_id,
             place=Place(numa, kind),
             size=size,
+            binding=binding,
+            mount=fields.text_or_none("mount") or "",
             unknown=fields.left,
         )
 
@@ -128,7 +165,7 @@ class MemoryLedger(Ledger[MemoryClaim]):
         return sizes_of(grant for claim in held for grant in claim.grants)
 
 
-def sizes_of(grants: Iterable[MemoryGrant]) -> Mapping[Place, int]:
+def sizes_of(grants: Iterable[MemoryGrant | Part]) -> Mapping[Place, int]:
     """The bytes of some grants, by place."""
     sizes: Counter[Place] = Counter()
     for grant in grants:
@@ -163,4 +200,13 @@ def _readable_grants(record: object) -> Iterator[MemoryGrant]:
                         share_id=texts.get("shareID"),
                         place=Place(numa, kind),
                         size=size,
+                        binding=_binding(fields.get("binding")) or Binding.PREFERRED,  # which moves no memory
+                        mount=texts.get("mount", ""),
                     )
+
+
+def _binding(value: object) -> Binding | None:
+    """The binding in a record: strict where it has none, None for one that this agent does not know."""
+    if value is None:
+        return Binding.STRICT
+    return Binding(value) if isinstance(value, str) and value in set(Binding) else None

@@ -8,17 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dracpu_agent.errors import ClaimError
+from dracpu_agent.claims import opaque
+from dracpu_agent.claims.opaque import OURS, ParametersError
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_api.settings import Allocation, Strategy
 
-_OURS = f"{names.API_GROUP}/{names.API_VERSION}"
 _THEIRS = "v1alpha1"
-
-
-class ParametersError(ClaimError):
-    """Invalid parameters of a claim or its DeviceClass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,60 +55,41 @@ class ClaimParameters:
 
 def parameters_for(request: str, configs: Iterable[Mapping[str, Any]]) -> ClaimParameters:
     """The parameters of one request from the allocation's config entries for our driver."""
-    merged = {"FromClass": ClaimParameters(), "FromClaim": ClaimParameters()}
-    for config in configs:
-        if not concerns(config.get("requests") or (), request):
-            continue
-        source = str(config.get("source"))
-        if source not in merged:
-            raise ParametersError(f"request {request}: this driver does not support the config source {source}")
-        parameters = read_parameters(config["opaque"].get("parameters"))
-        if source == "FromClass" and parameters.cpuset is not None:
+
+    def read(parameters: object, source: str) -> ClaimParameters:
+        found = read_parameters(parameters)
+        if source == opaque.FROM_CLASS and found.cpuset is not None:
             raise ParametersError(
-                f'request {request}: its DeviceClass sets the cpuset "{parameters.cpuset}" for all claims: set it in '
+                f'request {request}: its DeviceClass sets the cpuset "{found.cpuset}" for all claims: set it in '
                 "the claim instead"
             )
-        merged[source] = parameters.with_defaults(merged[source])
-    return merged["FromClaim"].with_defaults(merged["FromClass"])
+        return found
+
+    return opaque.merged(request, configs, ClaimParameters(), read)
 
 
-def read_parameters(parameters: object) -> ClaimParameters:
+def read_parameters(value: object) -> ClaimParameters:
     """Reads parameters of either form."""
-    if not isinstance(parameters, Mapping):
-        raise ParametersError(f"the parameters for driver {names.DRIVER} must be an object, got {parameters!r}")
+    parameters = opaque.as_object(value, names.DRIVER)
     version = parameters.get("apiVersion")
     if version == _THEIRS:
-        _refuse_unknown(parameters, ("apiVersion", "kind", "cpuConfig"), "parameters")
+        opaque.refuse_unknown(parameters, ("apiVersion", "kind", "cpuConfig"), "parameters")
         inner = parameters.get("cpuConfig")
         if not isinstance(inner, Mapping):
             raise ParametersError('parameters.cpuConfig must be an object like {"cpuset": "0-3"}')
-        _refuse_unknown(inner, ("cpuset",), "parameters.cpuConfig")
+        opaque.refuse_unknown(inner, ("cpuset",), "parameters.cpuConfig")
         return ClaimParameters(cpuset=_cpuset(inner, "parameters.cpuConfig"))
-    if version == _OURS:
+    if version == OURS:
         allowed = ("apiVersion", "kind", "cpuset", "strategy", "fullCores", "preferUncoreCache")
-        _refuse_unknown(parameters, allowed, "parameters")
-        if parameters.get("kind") != "CpuClaimParameters":
-            raise ParametersError(f"parameters.kind must be CpuClaimParameters, got {parameters.get('kind')!r}")
+        opaque.refuse_unknown(parameters, allowed, "parameters")
+        opaque.check_kind(parameters, "CpuClaimParameters")
         return ClaimParameters(
             cpuset=_cpuset(parameters, "parameters"),
             strategy=_strategy(parameters.get("strategy")),
             full_cores=_flag(parameters, "fullCores"),
             prefer_uncore_cache=_flag(parameters, "preferUncoreCache"),
         )
-    raise ParametersError(f'parameters.apiVersion must be "{_OURS}" or "{_THEIRS}", got {version!r}')
-
-
-def concerns(named: Iterable[str], request: str) -> bool:
-    """True if a config or constraint with these request names applies to the request. No names mean every request; the
-    name of a request includes its sub-requests."""
-    named = tuple(named)
-    return not named or request in named or request.partition("/")[0] in named
-
-
-def _refuse_unknown(value: Mapping[str, Any], known: Iterable[str], path: str) -> None:
-    unknown = sorted(set(value) - set(known))
-    if unknown:
-        raise ParametersError(f"{path}.{unknown[0]} is an unknown field; known fields are {', '.join(known)}")
+    raise ParametersError(f'parameters.apiVersion must be "{OURS}" or "{_THEIRS}", got {version!r}')
 
 
 def _cpuset(value: Mapping[str, Any], path: str) -> CpuSet | None:

@@ -12,7 +12,7 @@ from dracpu_agent.claims.grant import ClaimRef, Grant
 from dracpu_agent.claims.ledger import C, Ledger
 from dracpu_agent.claims.request import A, ClaimRequest, Json
 from dracpu_agent.devices.device import Device, Taint
-from dracpu_agent.placement.container import Container
+from dracpu_agent.placement.container import AtCreation, Container
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.names import DriverNames
 from dracpu_api.settings import CpuNodeSpec
@@ -66,6 +66,11 @@ class Driver(ABC, Generic[A, C]):
     ) -> None:
         """Raises PlacementError when a container that is about to be created must not use these CDI devices of the
         driver beside the `others`, which use some of the same claims."""
+
+    def at_creation(self, container: Container, devices: frozenset[str]) -> AtCreation:
+        """What a container that is about to be created, and has these CDI devices of the driver, gets besides; raises
+        PlacementError."""
+        return AtCreation()
 
     # ---- settings
 

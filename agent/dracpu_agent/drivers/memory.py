@@ -14,6 +14,7 @@ from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.devices.memory import publish_memory
 from dracpu_agent.drivers.driver import Driver
 from dracpu_agent.drivers.memory_containers import MemoryContainers
+from dracpu_agent.drivers.memory_creation import MemoryCreation
 from dracpu_agent.errors import NotReadyError, SettingsRefusedError
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
@@ -22,7 +23,7 @@ from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.memory.room import Wishes, capacity, missing, room
 from dracpu_agent.memory.status import memory_status, use_of
 from dracpu_agent.memory.use import ClaimsUse
-from dracpu_agent.placement.container import Container
+from dracpu_agent.placement.container import AtCreation, Container
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
 from dracpu_api.quantity import format_binary
@@ -55,6 +56,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self._wishes: Wishes | None = None
         self._former: Wishes | None = None  # whose devices are published while the node settles
         self._containers = MemoryContainers(self.pods, lambda: self.inventory)
+        self._creation = MemoryCreation(lambda: self.inventory)
 
     # ---- settings and machine
 
@@ -118,6 +120,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         """Follows a change of what claims hold."""
         claims = self.ledger.claims.values()
         self._containers.sizes_of_devices = dict(device for claim in claims for device in claim.by_cdi_device())
+        self._creation.follow(claims)
         claimed: dict[str, Counter[int]] = {}
         for claim in claims:
             if pages := pages_in(sizes_of(claim.grants)):
@@ -201,6 +204,8 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
                     share_id=ask.share_id,
                     place=ask.place,
                     size=ask.size,
+                    binding=ask.binding,
+                    mount=ask.mount,
                 )
             )
         return tuple(grants)
@@ -215,7 +220,12 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
         """What claims set in a container's cgroup."""
-        return self._containers.limits(container, devices)
+        return self._creation.unbound(self._containers.limits(container, devices), devices)
+
+    def at_creation(self, container: Container, devices: frozenset[str]) -> AtCreation:
+        """The NUMA nodes that a container prefers where it is not bound, and the hugepages that it mounts; raises
+        PlacementError."""
+        return self._creation.of(container, devices)
 
     # ---- how it stands
 

@@ -110,8 +110,9 @@ class Board:
     def create(self, container: Container, uses: frozenset[Use], division: Division) -> Placement:
         """Places a container that the runtime is about to create, and moves others off the CPUs of claims."""
         self._forget_failed_creation_of(container)
-        container = replace(container, placed=True)
         division.admit(container, uses, sharers(container, uses, self))
+        at_creation = division.at_creation(container, uses)
+        container = replace(container, placed=True, mounted=frozenset())
         wanted = self._wanted(container, uses, division)
         cpus = wanted.cpus
         if not cpus:
@@ -128,7 +129,7 @@ class Board:
         moved = tuple(update.container_id for update in updates)
         made = Tracked(container, uses, Stage.CREATING, sent=wanted, possible=cpus, limits_known=True, moved=moved)
         self._tracked[container.id] = made
-        return Placement(cpus, updates, wanted.limits)
+        return Placement(cpus, updates, wanted.limits, at_creation)
 
     def created(self, container_id: str) -> None:
         """The runtime has stored the container."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dracpu_api.cpuset import EMPTY, CpuSet
+from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 
 Limits = tuple[tuple[str, str], ...]  # files of a container's cgroup v2 and their content, in the order of the names
 
@@ -17,6 +17,7 @@ class RuntimeInfo:
     passes_cdi_devices: bool = False  # containers carry the kubelet's CDI devices, which a pod cannot forge
     unsolicited_updates: bool = False  # UpdateContainers cannot deadlock this runtime (NRI >= 0.12.1)
     lists_completely: bool = False  # it creates and starts nothing while it lists its containers for a plugin
+    memory_policies: bool = False  # containers can prefer NUMA nodes (NRI >= 0.12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,16 @@ class Container:
     recorded: Limits = ()  # the limits of drivers that the runtime's record of it has
     started: bool = True  # False: the runtime lists it as created
     placed: bool = False  # this agent has answered its creation
+    mounted: frozenset[str] = frozenset()  # paths in it at which something is mounted; only known when it is created
+    in_user_namespace: bool = False  # likewise
+
+    @property
+    def bound_nodes(self) -> CpuSet:
+        """The NUMA nodes that its memory is bound to, by the runtime's record; none: not bound."""
+        try:
+            return CpuSet.parse(dict(self.recorded).get("cpuset.mems", ""))  # a list of nodes looks like one of CPUs
+        except CpuSetError:
+            return EMPTY
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.pod_name}/{self.name}"
@@ -63,9 +74,28 @@ class ContainerUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """A file system that is mounted in a container."""
+
+    destination: str
+    type: str
+    source: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AtCreation:
+    """What a container gets when it is created, and what nothing changes later."""
+
+    preferred_nodes: tuple[int, ...] = ()  # NUMA nodes from which it takes memory while they have some; none: any
+    mounts: tuple[Mount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """The answer to a container's creation: its own resources, and the updates of others."""
 
     cpus: CpuSet
     updates: tuple[ContainerUpdate, ...] = ()
     limits: Limits = ()
+    at_creation: AtCreation = AtCreation()

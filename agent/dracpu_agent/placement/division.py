@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dracpu_agent.placement.container import Container, Limits
+from dracpu_agent.placement.container import AtCreation, Container, Limits
 from dracpu_agent.placement.proof import Use
 from dracpu_agent.placement.sharing import Sharer
 from dracpu_api.cpuset import CpuSet
@@ -18,6 +18,11 @@ def admit_all(_container: Container, _uses: frozenset[Use], _sharers: Sequence[S
     """Accepts every container where no driver restricts who shares a claim."""
 
 
+def nothing_else(_container: Container, _uses: frozenset[Use]) -> AtCreation:
+    """What containers get at their creation where no driver gives them anything then."""
+    return AtCreation()
+
+
 @dataclass(frozen=True, slots=True)
 class Division:
     """How the node's CPUs are divided at this moment, and what limits its containers besides."""
@@ -29,6 +34,7 @@ class Division:
     limits_of: Callable[[Container, frozenset[Use]], Limits] = no_limits
     limits_revision: int = 0  # grows when `limits_of` may return something else
     admit: Callable[[Container, frozenset[Use], Sequence[Sharer]], None] = admit_all  # raises PlacementError
+    at_creation: Callable[[Container, frozenset[Use]], AtCreation] = nothing_else  # raises PlacementError
 
     def pins(self, uses: frozenset[Use]) -> bool:
         """True where one of these uses has CPUs; those of claims of other drivers have none."""

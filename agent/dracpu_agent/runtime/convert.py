@@ -1,18 +1,20 @@
 """Converts between NRI's messages and the records of placement/. No decisions, no I/O."""
 
+import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.container import Container, ContainerUpdate, Limits, Placement, Resources
+from dracpu_agent.placement.container import AtCreation, Container, ContainerUpdate, Limits, Placement, Resources
 from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.names import VARIABLES
 
 _MEMS: Final = "cpuset.mems"  # has a field of its own in NRI; `unified` has all other files of a cgroup
 _MEMORY: Final = "memory.max"
+_USER_NAMESPACE: Final = "user"
 _HUGETLB: Final = re.compile(r"hugetlb\.(?P<size>[0-9]+[KMG]B)\.max")
 
 # The kubelet sets these labels on every container. They replace what the runtime leaves out: CRI-O the container's
@@ -57,6 +59,16 @@ def container(message: nri.Container, pod: nri.PodSandbox) -> Container:
     return _in_pod(_from_labels(message), _pod(pod))
 
 
+def with_details(known: Container, details: nri.CreationDetails) -> Container:
+    """The container that is about to be created, with what only the driver of memory has to know."""
+    namespaces = [*details.pod.linux.namespaces, *details.container.linux.namespaces]
+    return replace(
+        known,
+        mounted=frozenset(posixpath.normpath(mount.destination) for mount in details.container.mounts),
+        in_user_namespace=any(namespace.type == _USER_NAMESPACE for namespace in namespaces),
+    )
+
+
 def with_changes(known: Container, changes: nri.LinuxResources) -> Container:
     """The container as the kubelet is about to change it."""
     limit = _memory_limit(changes)
@@ -75,11 +87,23 @@ def create_response(created: Container, placement: Placement) -> nri.CreateConta
     response = nri.CreateContainerResponse(update=map(update, placement.updates))
     resources = response.adjust.linux.resources
     _fill(resources, Resources(placement.cpus, placement.limits), created.id)
+    _give(response.adjust, placement.at_creation)
     for file, content in placement.limits:
         # where the runtime writes the limits of the container's spec with each update, it has to begin with these
         if pages := _HUGETLB.fullmatch(file):
             resources.hugepage_limits.add(page_size=pages["size"], limit=int(content))
     return response
+
+
+def _give(message: nri.ContainerAdjustment, given: AtCreation) -> None:
+    for mount in given.mounts:
+        message.mounts.add(
+            destination=mount.destination, type=mount.type, source=mount.source, options=list(mount.options)
+        )
+    if nodes := given.preferred_nodes:
+        policy = message.linux.memory_policy
+        policy.mode = nri.MPOL_PREFERRED if len(nodes) == 1 else nri.MPOL_PREFERRED_MANY
+        policy.nodes = str(CpuSet(nodes))  # the kernel's lists of nodes have the format of those of CPUs
 
 
 def _pod(message: nri.PodSandbox) -> _Pod:

@@ -93,9 +93,12 @@ class RuntimeHandler(Protocol):
 class Hooks:
     """The plugin's side of one connection."""
 
-    def __init__(self, handler: RuntimeHandler, on_synchronized: Callable[[], None]) -> None:
+    def __init__(
+        self, handler: RuntimeHandler, on_synchronized: Callable[[], None], *, serves_memory: bool = False
+    ) -> None:
         self._handler = handler
         self._on_synchronized = on_synchronized
+        self._serves_memory = serves_memory
         self.runtime = RuntimeInfo()
         self._request_timeout = DEFAULT_REQUEST_TIMEOUT
         self._inventory = convert.Inventory()
@@ -149,9 +152,17 @@ class Hooks:
     async def _create(self, call: Call) -> Reply:
         request = _read(nri.CreateContainerRequest, call)
         container = convert.container(request.container, request.pod)
+        if self._serves_memory:
+            container = convert.with_details(container, _read(nri.CreationDetails, call))
 
         async def decide() -> Reply:
-            return _reply(convert.create_response(container, await self._handler.create(container)))
+            placement = await self._handler.create(container)
+            nodes = placement.at_creation.preferred_nodes
+            if nodes and not self.runtime.memory_policies:
+                log.warning(
+                    "the container prefers no NUMA node: that needs NRI 0.12", container=str(container), nodes=nodes
+                )
+            return _reply(convert.create_response(container, placement))
 
         return await self._decide(call, container, decide())
 

@@ -83,12 +83,14 @@ class NriPlugin:
         index: str = "45",  # the runtime calls plugins in the order of their indices
         delays: ReconnectDelays | None = None,
         answered: Callable[[str, float], None] | None = None,  # hook and seconds, for metrics
+        serves_memory: bool = False,  # then what is mounted in new containers is read
     ) -> None:
         self._socket = socket
         self._handler = handler
         self._registration = nri.RegisterPluginRequest(plugin_name=name, plugin_idx=index)
         self._delays = delays or ReconnectDelays()
         self._answered = answered
+        self._serves_memory = serves_memory
         self._link: _Link | None = None
         self._reconnect_at_once = False
         self._lists_due = 0  # lists of containers that are still needed to have seen every container
@@ -195,7 +197,7 @@ class NriPlugin:
                 if self._answered is not None:
                     self._answered(call.method, loop.time() - call.received)
 
-        hooks = Hooks(self._handler, on_synchronized)
+        hooks = Hooks(self._handler, on_synchronized, serves_memory=self._serves_memory)
         server = Server(answer, partial(mux.send, PLUGIN_CONNECTION), group)
         return server
 

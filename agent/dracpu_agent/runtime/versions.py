@@ -39,6 +39,8 @@ _CONTAINERD_PASSES_CDI_DEVICES: Final = Version(2, 3, 0)
 # UpdateContainers can deadlock the whole runtime before (containerd#13733, fixed by nri#301)
 _NRI_UPDATES_ARE_SAFE: Final = Version(0, 12, 1)
 _CONTAINERD_UPDATES_ARE_SAFE: Final = Version(2, 4, 0)
+_NRI_HAS_MEMORY_POLICIES: Final = Version(0, 12, 0)
+_CONTAINERD_HAS_MEMORY_POLICIES: Final = Version(2, 3, 0)
 # containerd lets no plugin in during the kubelet's calls (containerd#11384); CRI-O does (cri-o#9835)
 _CONTAINERD_LISTS_COMPLETELY: Final = Version(2, 0, 3)
 _CONTAINERD_1_LISTS_COMPLETELY: Final = Version(1, 7, 26)
@@ -54,6 +56,7 @@ def runtime_info(name: str, version: str, nri: str) -> RuntimeInfo:
         passes_cdi_devices=_at_least(containerd, _CONTAINERD_PASSES_CDI_DEVICES),
         unsolicited_updates=_updates_are_safe(Version.parse(nri), containerd),
         lists_completely=_lists_completely(containerd),
+        memory_policies=_has_memory_policies(Version.parse(nri), containerd),
     )
 
 
@@ -61,6 +64,12 @@ def _updates_are_safe(nri: Version | None, containerd: Version | None) -> bool:
     if nri is not None:
         return nri >= _NRI_UPDATES_ARE_SAFE
     return _at_least(containerd, _CONTAINERD_UPDATES_ARE_SAFE)
+
+
+def _has_memory_policies(nri: Version | None, containerd: Version | None) -> bool:
+    if nri is not None:
+        return nri >= _NRI_HAS_MEMORY_POLICIES
+    return _at_least(containerd, _CONTAINERD_HAS_MEMORY_POLICIES)
 
 
 def _lists_completely(containerd: Version | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from dracpu_api.cpuset import CpuSet, CpuSetError
+from dracpu_api.cpuset import EMPTY, CpuSet, CpuSetError
 from dracpu_api.quantity import format_binary
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.node.containers import KILLED
@@ -68,6 +68,7 @@ class CgroupTree:
         self.on_kill: Killed = lambda cgroup, code, reason: None
         self.on_use: Callable[[], object] = lambda: None  # the use of memory has changed
         self._scores: dict[str, int] = {}  # by container: oom_score_adj
+        self._preferred: dict[str, CpuSet] = {}  # by container: NUMA nodes
         self._refused: dict[tuple[str, int], int] = {}  # by cgroup and page: how often pages were refused
 
     # ---- cgroups and files
@@ -84,10 +85,17 @@ class CgroupTree:
         for file, text in {**_FILES, **limits, **self._figures(cgroup)}.items():
             (self.root / cgroup / file).write_text(f"{text}\n", encoding="ascii")
 
+    def prefer(self, container: str, nodes: CpuSet) -> None:
+        """Sets the memory policy of a container's program; raises CgroupError if none of these nodes is allowed."""
+        if nodes and nodes.isdisjoint(CpuSet(self.nodes_of(container))):
+            raise CgroupError(f"set_mempolicy {nodes}: invalid argument")
+        self._preferred[container] = nodes
+
     def remove(self, cgroup: str) -> None:
         """Removes a cgroup, whose programs have ended, with those in it."""
         shutil.rmtree(self.root / cgroup, ignore_errors=True)
         self._scores.pop(cgroup, None)
+        self._preferred.pop(cgroup, None)
         self._release(cgroup)
 
     def clear(self) -> None:
@@ -95,6 +103,7 @@ class CgroupTree:
         shutil.rmtree(self.root, ignore_errors=True)
         self.ram.boot()
         self._scores.clear()
+        self._preferred.clear()
         self._refused.clear()
 
     def read(self, cgroup: str, file: str) -> str:
@@ -223,11 +232,13 @@ class CgroupTree:
         return _size(self.read(cgroup, file) or UNLIMITED)
 
     def nodes_of(self, cgroup: str) -> list[int]:
-        """Returns the NUMA nodes that may be used: as in cgroup v2, those of the parent if none of its own has
-        memory."""
+        """Returns the NUMA nodes that may be used, the preferred ones first. As in cgroup v2, they are those of the
+        parent if none of its own has memory."""
         outer = self.nodes_of(_parent(cgroup)) if cgroup else self.ram.nodes
         own = CpuSet.parse(self.read(cgroup, "cpuset.mems"))
-        return [node for node in outer if node in own] or outer
+        allowed = [node for node in outer if node in own] or outer
+        preferred = self._preferred.get(cgroup, EMPTY)
+        return sorted(allowed, key=lambda node: node not in preferred)
 
     # ---- what the kernel shows
 

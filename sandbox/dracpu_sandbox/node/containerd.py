@@ -71,6 +71,10 @@ class Cgroups(Protocol):
     def make(self, container: Container) -> None:
         """Makes the cgroup of a container."""
 
+    def enter(self, container: Container) -> None:
+        """Does what runc does in the container before its program: sets its memory policy, and mounts file systems.
+        Raises CgroupError where the kernel refuses."""
+
     def write(self, container: Container, file: str, text: str) -> None:
         """Writes one of its files; raises CgroupError."""
 
@@ -82,6 +86,9 @@ class NoCgroups:
     """For runtimes whose containers have no cgroups but those in their records."""
 
     def make(self, container: Container) -> None:
+        """See Cgroups."""
+
+    def enter(self, container: Container) -> None:
         """See Cgroups."""
 
     def write(self, container: Container, file: str, text: str) -> None:
@@ -121,7 +128,7 @@ class Containerd:
         container.cgroup_cpus = container.spec_cpus
         try:
             self._cgroups.make(container)
-            problem = self._write(container, container.record)
+            problem = self._write(container, container.record) or self._enter(container)
             yield Moment.CGROUP_WRITTEN
             self._check_cgroup(problem)
             yield Hook(nri.START_CONTAINER, container)
@@ -211,6 +218,13 @@ class Containerd:
         _change_record(container, given)
         return ""
 
+    def _enter(self, container: Container) -> str:
+        try:
+            self._cgroups.enter(container)
+        except CgroupError as error:
+            return str(error)
+        return ""
+
     def _write(self, container: Container, record: Given) -> str:
         """Writes the files one after the other; returns why one of them cannot be written, or ""."""
         for file, text in files_of(record):
@@ -229,3 +243,5 @@ def _change_record(container: Container, given: Given) -> None:
     container.spec_memory = given.memory or container.spec_memory
     container.spec_limits |= given.limits
     container.score = container.score if given.score is None else given.score
+    container.preferred = given.preferred or container.preferred
+    container.mounts += tuple(given.mounts)

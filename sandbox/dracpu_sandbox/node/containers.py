@@ -2,15 +2,17 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dracpu_agent.runtime.proto import nri_pb2 as nri
+from dracpu_api.cpuset import EMPTY, CpuSet
 from dracpu_sandbox.node.programs import FOR_EVER, Program
 
 MEMS: Final = "cpuset.mems"  # has a field of its own in NRI; `unified` has all other files of a cgroup
 
+_PREFERENCES: Final = (nri.MPOL_PREFERRED, nri.MPOL_PREFERRED_MANY)
 KILLED: Final = 137  # the exit code of a container that was ended by SIGKILL
 PERIOD: Final = 100_000  # microseconds in which a container may use its quota of CPU time
 
@@ -30,6 +32,8 @@ class Given:
     limits: Mapping[str, str] = field(default_factory=dict)  # files of its cgroup v2
     memory: int = 0  # its limit in bytes; -1: none
     score: int | None = None  # oom_score_adj, when it is created
+    preferred: CpuSet = EMPTY  # NUMA nodes from which it takes memory while they have some, set when it is created
+    mounts: Sequence[nri.Mount] = ()  # added when it is created
     hugepages: Mapping[str, int] = field(default_factory=dict)  # only shown to plugins
     shares: int = 0  # as are those of CPU time
     quota: int = 0
@@ -39,6 +43,19 @@ class Given:
         """Reads NRI's message. containerd: its limits of hugepages have no effect in the default configuration."""
         mems = {MEMS: message.cpu.mems} if message.cpu.mems else {}
         return Given(message.cpu.cpus, {**message.unified, **mems}, message.memory.limit.value)
+
+    @staticmethod
+    def at_creation(adjustment: nri.ContainerAdjustment, *, policies: bool) -> "Given":
+        """Reads the answer to a creation. runc: of several nodes, MPOL_PREFERRED takes the first. A runtime without
+        `policies` ignores those, as it does not know the field."""
+        linux, policy = adjustment.linux, adjustment.linux.memory_policy
+        nodes = CpuSet.parse(policy.nodes) if policies and policy.mode in _PREFERENCES else EMPTY
+        return replace(
+            Given.of(linux.resources),
+            score=linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
+            preferred=CpuSet((nodes.lowest,)) if nodes and policy.mode == nri.MPOL_PREFERRED else nodes,
+            mounts=tuple(adjustment.mounts),
+        )
 
     def over(self, other: "Given") -> "Given":
         """Returns both together, where these resources win."""
@@ -70,6 +87,7 @@ class PodSandbox:
     namespace: str = "default"
     uid: str = ""
     cgroup: str = ""  # its path below the root of the cgroup tree
+    user_namespace: bool = False  # whether its users are not those of the machine
     id: str = field(default_factory=lambda: f"sandbox-{next(_ids)}")
 
     def message(self) -> nri.PodSandbox:
@@ -102,6 +120,9 @@ class Container:
     ballast: int = 0  # bytes of environment, to make messages large
     program: Program = FOR_EVER
     score: int = 0  # oom_score_adj
+    volumes: tuple[str, ...] = ()  # where its volumes are mounted
+    preferred: CpuSet = EMPTY  # as in Given
+    mounts: tuple[nri.Mount, ...] = ()  # of plugins
     exit_code: int = 0
     end_reason: str = ""  # why it ended; "": by itself
     log: list[str] = field(default_factory=list)
@@ -131,6 +152,14 @@ class Container:
     def running(self) -> bool:
         """Whether the container is running."""
         return self.state == nri.CONTAINER_RUNNING
+
+    def details(self) -> nri.CreationDetails:
+        """Returns what else the request to create it has."""
+        details = nri.CreationDetails()
+        details.container.mounts.extend(nri.Mount(destination=path) for path in ("/proc", "/dev", *self.volumes))
+        kinds = ("pid", "mount", *(("user",) if self.pod.user_namespace else ()))
+        details.container.linux.namespaces.extend(nri.LinuxNamespace(type=kind) for kind in kinds)
+        return details
 
     def message(self, *, with_cdi: bool = True) -> nri.Container:
         """Returns the NRI message that describes the container."""

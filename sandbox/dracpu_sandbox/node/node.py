@@ -35,6 +35,7 @@ from dracpu_sandbox.machines.tree import shared_tree
 from dracpu_sandbox.node import runtime
 from dracpu_sandbox.node.agents import AgentEndedError, AgentHost, AgentKind, ProcessAgent, TaskAgent
 from dracpu_sandbox.node.cgroups import CgroupTree
+from dracpu_sandbox.node.containers import Container
 from dracpu_sandbox.node.delays import Delays
 from dracpu_sandbox.node.kubelet import Kubelet, NoContainerError
 from dracpu_sandbox.node.node_object import node_of, node_status
@@ -213,7 +214,7 @@ class SimulatedNode:
         return self._cgroups.root / self._cgroup(namespace, pod, container)
 
     def _cgroup(self, namespace: str, pod: str, container: str) -> str:
-        found = self._runtime.nri.containers[self._container(namespace, pod, container)]
+        found = self.container_of(namespace, pod, container)
         if not found.running:
             raise NoContainerError(f"container {container} of pod {namespace}/{pod} is not running")
         return found.cgroup
@@ -225,6 +226,10 @@ class SimulatedNode:
     def cpuset_of(self, namespace: str, pod: str, container: str) -> str:
         """Returns the CPUs on which a container may run; raises NoContainerError."""
         return str(self._runtime.cpus_of(self._container(namespace, pod, container)))
+
+    def container_of(self, namespace: str, pod: str, container: str) -> Container:
+        """Returns a container as the runtime has it; raises NoContainerError."""
+        return self._runtime.nri.containers[self._container(namespace, pod, container)]
 
     def environment_of(self, namespace: str, pod: str, container: str) -> dict[str, str]:
         """Returns the variables of a container, including those from CDI devices; raises NoContainerError."""

@@ -14,7 +14,6 @@ container is created without it.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -65,6 +64,7 @@ class NriRuntime:
         self.request_timeout = 2.0
         self.own_methods = True  # False: NRI before 0.12 sends most hooks as StateChange
         self.passes_cdi_devices = True  # False: containerd before 2.3
+        self.has_memory_policies = True  # likewise
         self.skip_ids = False
         self.containers_per_chunk: int | None = None  # Synchronize in several requests
         self.before_chunk: Callable[[int], None] | None = None  # called with the number of each chunk
@@ -145,10 +145,12 @@ class NriRuntime:
         cdi_devices: Sequence[str] = (),
         cpus: str = "",
         asked: Given | None = None,
+        volumes: Sequence[str] = (),
         start: bool = True,
     ) -> str:
         """Creates and starts a container; returns its id. Raises HookError where the kubelet would get an error."""
         made = Container(next_container_id(), pod, name, tuple(env), tuple(cdi_devices), spec_cpus=cpus)
+        made.volumes = tuple(volumes)
         if asked is not None:
             made.spec_memory, made.spec_limits, made.score = asked.memory, dict(asked.limits), asked.score or 0
         await self._carry_out(self.containerd.create(made), made)
@@ -222,6 +224,8 @@ class NriRuntime:
         method, kind = _METHODS[step.event]
         pod, container = step.container.pod.message(), self._message(step.container)
         request = kind(pod=pod, container=container)
+        if step.event == nri.CREATE_CONTAINER:
+            request.MergeFromString(step.container.details().SerializeToString())
         if isinstance(request, nri.UpdateContainerRequest) and isinstance(step, Hook):
             request.linux_resources.CopyFrom(step.asked.message())
         async with self._nri_lock:
@@ -246,9 +250,7 @@ class NriRuntime:
             if made.id in updated or len(set(updated)) < len(updated):
                 raise HookError("conflicting updates in one answer")
             self.containerd.apply(response.update)
-            adjusted = response.adjust.linux
-            score = adjusted.oom_score_adj.value if adjusted.HasField("oom_score_adj") else None
-            return replace(Given.of(adjusted.resources), score=score)
+            return Given.at_creation(response.adjust, policies=self.has_memory_policies)
         if step.event == nri.STOP_CONTAINER:
             self.containerd.apply(nri.StopContainerResponse.FromString(answer).update)
         if step.event == nri.UPDATE_CONTAINER:

@@ -190,7 +190,9 @@ class PodWorker:
             self._awaits_resync = True
             raise
         try:
-            self.runtime.run_pod(self.pod.namespace, self.pod.name, self.pod.uid, cgroup)
+            self.runtime.run_pod(
+                self.pod.namespace, self.pod.name, self.pod.uid, cgroup, user_namespace=self.pod.user_namespace
+            )
         except RuntimeDownError as error:
             message = f"Failed to create pod sandbox: {error}"
             self.events.emit(self.pod.object, "FailedCreatePodSandBox", message, warning=True)
@@ -236,6 +238,7 @@ class PodWorker:
                 cdi_devices=self._cdi_devices(container),
                 program=container.program,
                 asked=self._resizer.resources(container.name),
+                volumes=container.volumes,
             )
             failing = "RunContainerError"
             await self.runtime.start_container(made)

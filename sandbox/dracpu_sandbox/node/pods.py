@@ -23,6 +23,7 @@ class ContainerSpec:
     program: Program
     env: tuple[str, ...]  # only variables with a literal value
     claims: tuple[tuple[str, str], ...]  # name in the pod, request ("": all)
+    volumes: tuple[str, ...]  # where its volumes are mounted
     restart: str  # Always, OnFailure, Never
     is_init: bool = False
     is_sidecar: bool = False  # an init container that keeps running
@@ -58,6 +59,11 @@ class Pod:
     def is_held(self) -> bool:
         """Whether the pod must not be started yet, as if a volume were not mounted."""
         return HOLD_ANNOTATION in (self.object["metadata"].get("annotations") or {})
+
+    @property
+    def user_namespace(self) -> bool:
+        """Whether its users are not those of the machine."""
+        return self.object["spec"].get("hostUsers") is False
 
     @property
     def is_mirror(self) -> bool:
@@ -209,6 +215,7 @@ def _container(item: JsonObject, policy: str, *, is_init: bool = False) -> Conta
             if "valueFrom" not in variable
         ),
         claims=claims,
+        volumes=tuple(mount["mountPath"] for mount in item.get("volumeMounts") or ()),
         restart="Always" if is_sidecar else policy,
         is_init=is_init,
         is_sidecar=is_sidecar,

@@ -13,7 +13,7 @@ from dracpu_agent.runtime.proto import nri_pb2 as nri
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.errors import SandboxError
 from dracpu_sandbox.node.cdi import environment_of
-from dracpu_sandbox.node.cgroups import CgroupTree
+from dracpu_sandbox.node.cgroups import CgroupError, CgroupTree
 from dracpu_sandbox.node.containers import KILLED, Container, Given, PodSandbox
 from dracpu_sandbox.node.nri_runtime import NriRuntime
 from dracpu_sandbox.node.programs import Program
@@ -41,6 +41,13 @@ class _ContainerCgroups:
     def make(self, container: Container) -> None:
         """See Cgroups."""
         self._tree.make(container.cgroup, score=container.score)
+
+    def enter(self, container: Container) -> None:
+        """See Cgroups."""
+        self._tree.prefer(container.cgroup, container.preferred)
+        for mount in container.mounts:
+            if container.pod.user_namespace and mount.type == "hugetlbfs":
+                raise CgroupError(f"mounting {mount.type} at {mount.destination}: operation not permitted")
 
     def write(self, container: Container, file: str, text: str) -> None:
         """See Cgroups."""
@@ -100,10 +107,12 @@ class SimulatedRuntime:
         """Returns the sandbox of a pod, or None."""
         return self._sandboxes.get(uid)
 
-    def run_pod(self, namespace: str, name: str, uid: str, cgroup: str = "") -> PodSandbox:
+    def run_pod(
+        self, namespace: str, name: str, uid: str, cgroup: str = "", *, user_namespace: bool = False
+    ) -> PodSandbox:
         """Creates the sandbox of a pod, whose cgroup exists."""
         self._require_up()
-        self._sandboxes[uid] = PodSandbox(name, namespace, uid, cgroup or f"pod{uid}")
+        self._sandboxes[uid] = PodSandbox(name, namespace, uid, cgroup or f"pod{uid}", user_namespace)
         return self._sandboxes[uid]
 
     def remove_pod(self, uid: str) -> None:
@@ -123,10 +132,11 @@ class SimulatedRuntime:
         cdi_devices: Sequence[str],
         program: Program,
         asked: Given | None = None,
+        volumes: Sequence[str] = (),
     ) -> str:
         """Creates a container; returns its id. Raises HookError, UnresolvableError, RuntimeDownError."""
         self._require_up()
-        return await self._complete(self._create(pod, name, env, cdi_devices, program, asked))
+        return await self._complete(self._create(pod, name, env, cdi_devices, program, asked, volumes))
 
     async def update_pod(self, pod: PodSandbox, asked: Given) -> None:
         """Announces new resources of a pod. Raises HookError, RuntimeDownError."""
@@ -161,11 +171,18 @@ class SimulatedRuntime:
         cdi_devices: Sequence[str],
         program: Program,
         asked: Given | None,
+        volumes: Sequence[str],
     ) -> str:
         # containerd: CDI devices are injected before the hook, so that plugins see their variables.
         injected = await asyncio.to_thread(environment_of, self._cdi_dir, cdi_devices)
         made = await self.nri.create_container(
-            pod, name, env=[*env, *injected], cdi_devices=cdi_devices, asked=asked, start=False
+            pod,
+            name,
+            env=[*env, *injected],
+            cdi_devices=cdi_devices,
+            asked=asked,
+            volumes=volumes,
+            start=False,
         )
         self.nri.containers[made].program = program
         return made

@@ -83,6 +83,33 @@ CONTAINER_RUNNING: ContainerState.ValueType  # 3
 CONTAINER_STOPPED: ContainerState.ValueType  # 4
 Global___ContainerState: _TypeAlias = ContainerState  # noqa: Y015
 
+class _MpolMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MpolModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MpolMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MPOL_DEFAULT: _MpolMode.ValueType  # 0
+    MPOL_PREFERRED: _MpolMode.ValueType  # 1
+    """of several nodes, the kernel takes the first"""
+    MPOL_BIND: _MpolMode.ValueType  # 2
+    MPOL_INTERLEAVE: _MpolMode.ValueType  # 3
+    MPOL_LOCAL: _MpolMode.ValueType  # 4
+    MPOL_PREFERRED_MANY: _MpolMode.ValueType  # 5
+    MPOL_WEIGHTED_INTERLEAVE: _MpolMode.ValueType  # 6
+
+class MpolMode(_MpolMode, metaclass=_MpolModeEnumTypeWrapper): ...
+
+MPOL_DEFAULT: MpolMode.ValueType  # 0
+MPOL_PREFERRED: MpolMode.ValueType  # 1
+"""of several nodes, the kernel takes the first"""
+MPOL_BIND: MpolMode.ValueType  # 2
+MPOL_INTERLEAVE: MpolMode.ValueType  # 3
+MPOL_LOCAL: MpolMode.ValueType  # 4
+MPOL_PREFERRED_MANY: MpolMode.ValueType  # 5
+MPOL_WEIGHTED_INTERLEAVE: MpolMode.ValueType  # 6
+Global___MpolMode: _TypeAlias = MpolMode  # noqa: Y015
+
 @_typing.final
 class Empty(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -260,6 +287,110 @@ class CreateContainerRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateContainerRequest: _TypeAlias = CreateContainerRequest  # noqa: Y015
+
+@_typing.final
+class CreationDetails(_message.Message):
+    """More of the same request, read only where claims may mount something: these fields of every container would be kept in
+    memory while the runtime lists all of them.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Pod(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class Linux(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            NAMESPACES_FIELD_NUMBER: _builtins.int
+            @_builtins.property
+            def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxNamespace]: ...
+            def __init__(
+                self,
+                *,
+                namespaces: _abc.Iterable[Global___LinuxNamespace] | None = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["namespaces", b"namespaces"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+        LINUX_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def linux(self) -> Global___CreationDetails.Pod.Linux: ...
+        def __init__(
+            self,
+            *,
+            linux: Global___CreationDetails.Pod.Linux | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Container(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class Linux(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            NAMESPACES_FIELD_NUMBER: _builtins.int
+            @_builtins.property
+            def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxNamespace]: ...
+            def __init__(
+                self,
+                *,
+                namespaces: _abc.Iterable[Global___LinuxNamespace] | None = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["namespaces", b"namespaces"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+        MOUNTS_FIELD_NUMBER: _builtins.int
+        LINUX_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
+        @_builtins.property
+        def linux(self) -> Global___CreationDetails.Container.Linux: ...
+        def __init__(
+            self,
+            *,
+            mounts: _abc.Iterable[Global___Mount] | None = ...,
+            linux: Global___CreationDetails.Container.Linux | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux", "mounts", b"mounts"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    POD_FIELD_NUMBER: _builtins.int
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pod(self) -> Global___CreationDetails.Pod: ...
+    @_builtins.property
+    def container(self) -> Global___CreationDetails.Container: ...
+    def __init__(
+        self,
+        *,
+        pod: Global___CreationDetails.Pod | None = ...,
+        container: Global___CreationDetails.Container | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod", b"pod"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod", b"pod"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreationDetails: _TypeAlias = CreationDetails  # noqa: Y015
 
 @_typing.final
 class CreateContainerResponse(_message.Message):
@@ -847,22 +978,46 @@ class LinuxContainer(_message.Message):
 Global___LinuxContainer: _TypeAlias = LinuxContainer  # noqa: Y015
 
 @_typing.final
+class LinuxNamespace(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    type: _builtins.str
+    """"user", "mount", ..."""
+    def __init__(
+        self,
+        *,
+        type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinuxNamespace: _TypeAlias = LinuxNamespace  # noqa: Y015
+
+@_typing.final
 class ContainerAdjustment(_message.Message):
     """---- what may be changed"""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    MOUNTS_FIELD_NUMBER: _builtins.int
     LINUX_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
     @_builtins.property
     def linux(self) -> Global___LinuxContainerAdjustment: ...
     def __init__(
         self,
         *,
+        mounts: _abc.Iterable[Global___Mount] | None = ...,
         linux: Global___LinuxContainerAdjustment | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["linux", b"linux", "mounts", b"mounts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -874,23 +1029,80 @@ class LinuxContainerAdjustment(_message.Message):
 
     RESOURCES_FIELD_NUMBER: _builtins.int
     OOM_SCORE_ADJ_FIELD_NUMBER: _builtins.int
+    MEMORY_POLICY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def resources(self) -> Global___LinuxResources: ...
     @_builtins.property
     def oom_score_adj(self) -> Global___OptionalInt: ...
+    @_builtins.property
+    def memory_policy(self) -> Global___LinuxMemoryPolicy:
+        """since NRI 0.12; runtimes before ignore it"""
+
     def __init__(
         self,
         *,
         resources: Global___LinuxResources | None = ...,
         oom_score_adj: Global___OptionalInt | None = ...,
+        memory_policy: Global___LinuxMemoryPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory_policy", b"memory_policy", "oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory_policy", b"memory_policy", "oom_score_adj", b"oom_score_adj", "resources", b"resources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LinuxContainerAdjustment: _TypeAlias = LinuxContainerAdjustment  # noqa: Y015
+
+@_typing.final
+class Mount(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESTINATION_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    destination: _builtins.str
+    type: _builtins.str
+    source: _builtins.str
+    @_builtins.property
+    def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        destination: _builtins.str = ...,
+        type: _builtins.str = ...,
+        source: _builtins.str = ...,
+        options: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "options", b"options", "source", b"source", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Mount: _TypeAlias = Mount  # noqa: Y015
+
+@_typing.final
+class LinuxMemoryPolicy(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODE_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    mode: Global___MpolMode.ValueType
+    nodes: _builtins.str
+    def __init__(
+        self,
+        *,
+        mode: Global___MpolMode.ValueType = ...,
+        nodes: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mode", b"mode", "nodes", b"nodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinuxMemoryPolicy: _TypeAlias = LinuxMemoryPolicy  # noqa: Y015
 
 @_typing.final
 class ContainerUpdate(_message.Message):

@@ -1,0 +1,78 @@
+"""What the plugin and the runtime send each other where the agent serves memory: preferred NUMA nodes and mounts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from recording_handler import SHARED, RecordingHandler, running
+
+from dracpu_agent.placement.container import AtCreation, Container, Mount, Placement
+from dracpu_sandbox.node.containers import PodSandbox
+from dracpu_sandbox.node.nri_runtime import NriRuntime
+
+WEB = PodSandbox("web", namespace="shop")
+PAGES = Mount("/dev/hugepages", "hugetlbfs", "nodev", ("pagesize=2M", "size=4194304"))
+
+
+def giving(handler: RecordingHandler, *nodes: int, mounts: Sequence[Mount] = ()) -> None:
+    async def place(_: Container) -> Placement:
+        return Placement(SHARED, at_creation=AtCreation(nodes, tuple(mounts)))
+
+    handler.place = place
+
+
+# ---- creation
+
+
+@pytest.mark.parametrize("nodes", [(1,), (0, 2)])
+async def test_a_container_prefers_every_node_of_its_claims(tmp_path: Path, nodes: tuple[int, ...]) -> None:
+    handler = RecordingHandler()
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+        giving(handler, *nodes)
+        web = await runtime.create_container(WEB, "app")
+    assert tuple(runtime.containers[web].preferred) == nodes
+
+
+async def test_a_mount_arrives_with_its_options(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+        giving(handler, mounts=[PAGES])
+        web = await runtime.create_container(WEB, "app")
+    (mount,) = runtime.containers[web].mounts
+    assert Mount(mount.destination, mount.type, mount.source, tuple(mount.options)) == PAGES
+
+
+async def test_a_container_starts_without_a_preference_where_the_runtime_knows_none(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    runtime = NriRuntime(tmp_path / "s", version="v2.2.1", nri_version="")
+    runtime.has_memory_policies = False
+    async with runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+        giving(handler, 1, mounts=[PAGES])
+        web = await runtime.create_container(WEB, "app")
+    assert not runtime.containers[web].preferred
+    assert runtime.containers[web].running
+    assert not handler.runtime.memory_policies
+
+
+async def test_the_handler_receives_what_is_mounted_and_whether_there_is_a_user_namespace(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    apart = PodSandbox("apart", user_namespace=True)
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+        one = await runtime.create_container(WEB, "app", volumes=["/data", "/logs/"])
+        other = await runtime.create_container(apart, "app")
+    assert {"/data", "/logs"} <= handler.created_with[one].mounted
+    assert not handler.created_with[one].in_user_namespace
+    assert handler.created_with[other].in_user_namespace
+
+
+async def test_an_agent_that_serves_no_memory_reads_no_mounts(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
+        await runtime.synchronized()
+        web = await runtime.create_container(PodSandbox("web", user_namespace=True), "app", volumes=["/data"])
+    assert not handler.created_with[web].mounted
+    assert not handler.created_with[web].in_user_namespace
