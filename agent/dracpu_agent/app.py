@@ -92,7 +92,9 @@ class Agent:
         self._hotplug = Hotplug(machine, lambda: node.topology, outcomes.replug, changes.report)
         self._delegation = Delegation(machine.cgroups, changes)
         self._cpu_manager = CpuManagerWatch(PodResources(options.kubelet_root), changes)
-        pinning = Pinning(node, self._learn_consumers, outcomes.pushed, self._read_cpus, self._ready_pod)
+        pinning = Pinning(
+            node, self._learn_consumers, outcomes.pushed, self._read_cpus, self._ready_pod, self._check_resize
+        )
         changes.subscribe(pinning.wake)
         self._lingering = Lingering(node, machine.cgroups)
         shared = Shared(options, api, node, changes, self._state_file, self._lingering, events, metrics)
@@ -220,6 +222,10 @@ class Agent:
     async def _ready_pod(self, pod_uid: str) -> None:
         if self._companion is not None:
             await self._companion.ready_pod(pod_uid)
+
+    async def _check_resize(self, pod_uid: str) -> None:
+        if self._companion is not None:
+            await self._companion.check_resize(pod_uid)
 
     async def _read_cpus(self, pod_uid: str, container_id: str) -> CpuSet | None:
         return await in_file_thread(self._cgroups.container_cpus, pod_uid, container_id)

@@ -1,21 +1,25 @@
 """Puts together what the driver of memory needs besides. Agents of CPUs alone do not load this module."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.memory_claim import MemoryClaim, sizes_of
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.container_usage import ContainerUsages
 from dracpu_agent.host.memory import read_memory
 from dracpu_agent.host.oom_counts import OomReader
 from dracpu_agent.host.pod_limits import PodLimits
+from dracpu_agent.host.reserved_pages import ReservedPages
 from dracpu_agent.memory.limits import pages_in
+from dracpu_agent.memory.resizing import problem_of_resize
 from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families
 from dracpu_agent.report.conditions import Condition
@@ -28,6 +32,8 @@ from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
 from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
 from dracpu_api.resources import NODES
+
+READ_SECONDS: Final = 0.5  # of the runtime's 2 s; a read takes less than a millisecond unless the disk hangs
 
 
 def memory_parts(options: RunOptions, topology: Topology) -> tuple[tuple[MemoryDriver], Callable[[Shared], Companion]]:
@@ -45,6 +51,8 @@ class MemoryCompanion:
         self._driver = driver
         tree = CgroupTree(options.memory_cgroups, options.cgroup_root)
         self._cgroups = PodLimits(options.memory_cgroups, tree)
+        self._reserved = ReservedPages(options.memory_cgroups, tree)
+        self._reading: set[asyncio.Future[Mapping[int, int]]] = set()  # cgroups
         repairs = Counter("dra_memory_limit_repairs_total", "Limits of pods' hugepages that something else had changed")
         kills = Counter("dra_memory_claim_kills_total", "Containers killed at the limit of their claims of memory")
         usages = ContainerUsages(options.memory_cgroups, tree)
@@ -108,6 +116,28 @@ class MemoryCompanion:
                 "the limits of the pod's hugepages cannot be written: the agent finds no cgroup of the pod; if the "
                 "kubelet's cgroupRoot has several levels, set agent.cgroupRoot in the chart's values"
             )
+
+    async def check_resize(self, pod_uid: str) -> None:
+        """Raises PlacementError while the pod has pages that its processes have reserved and not touched: the kubelet
+        would write 0 as the limit of its pages, and a process that touches a page then is killed."""
+        if pod_uid not in self._driver.pods.claiming:
+            return
+        # not cancelled when the time is over: the runtime waits for the answer, and not for a file that hangs
+        reading = asyncio.ensure_future(in_file_thread(self._reserved.untouched, pod_uid))
+        self._reading.add(reading)
+        reading.add_done_callback(self._read)
+        done, _ = await asyncio.wait((reading,), timeout=READ_SECONDS)
+        try:
+            untouched = reading.result() if done else None
+        except CgroupError as error:
+            raise PlacementError(f"the resources of the pod stay as they are: {error}") from error
+        if problem := problem_of_resize(untouched):
+            raise PlacementError(problem)
+
+    def _read(self, reading: "asyncio.Future[Mapping[int, int]]") -> None:
+        self._reading.discard(reading)
+        if not reading.cancelled():
+            reading.exception()  # so that asyncio does not report one that came too late
 
     def kubelet_registered(self) -> None:
         """The kubelet has registered the driver, perhaps after a restart."""

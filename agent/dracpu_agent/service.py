@@ -58,6 +58,9 @@ class Companion(Protocol):
     async def ready_pod(self, pod_uid: str) -> None:
         """Does what a pod needs before one of its containers is created; raises PlacementError."""
 
+    async def check_resize(self, pod_uid: str) -> None:
+        """Raises PlacementError when the kubelet must not change the resources of a pod now."""
+
     def kubelet_registered(self) -> None:
         """The kubelet has registered the driver, perhaps after a restart."""
 

@@ -93,6 +93,12 @@ class Offering:
         change = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"memory": limit}}}]}}
         await self.client.patch(PODS, name, change, "default", subresource="resize", kind=STRATEGIC)
 
+    async def resizing(self, name: str) -> str:
+        """What the pod's condition says of its resize; "" without one."""
+        conditions = (await self.client.get(PODS, name, "default"))["status"].get("conditions") or ()
+        found = [condition for condition in conditions if condition["type"] == "PodResizeInProgress"]
+        return str(found[0].get("message", "")) if found else ""
+
 
 @pytest.fixture
 async def offering(cluster: Sandbox, story: Story) -> Offering:
@@ -136,6 +142,30 @@ async def test_pods_wait_for_memory_that_is_promised_until_it_is_free(offering: 
     await offering.story.until_waiting("late", "cannot allocate all claims")
     await offering.client.delete(PODS, "holder-0", "default")
     await offering.story.until_running("late")
+
+
+async def test_a_pod_is_resized_when_it_has_touched_the_pages_that_it_has_reserved(offering: Offering) -> None:
+    resources: dict[str, Any] = {"limits": {"memory": "128Mi"}, "requests": {"memory": "64Mi"}}
+    await offering.run("dpdk", memory("512Mi"), pages("16Mi"), **resources)
+    cgroup = offering.cgroup("dpdk").parent
+    await offering.take("dpdk", 16 * MI, SMALL, touch=False)
+    await offering.resize("dpdk", "256Mi")
+
+    async def refused() -> bool:
+        message = "its processes have reserved 16Mi of hugepages_2Mi that they have not touched"
+        return message in await offering.resizing("dpdk")
+
+    await offering.story.until("the resize is refused", refused)
+    assert content(cgroup, "memory.max", *LIMITS[:2]) == [str(128 * MI), str(16 * MI), str(16 * MI)]
+    await offering.node.touch("default", "dpdk", "main", 16 * MI, page=SMALL)
+    await offering.story.until("the pod has its new limit", lambda: content(cgroup, "memory.max") == [str(256 * MI)])
+
+    async def done() -> bool:
+        return not await offering.resizing("dpdk")
+
+    await offering.story.until("the resize is complete", done)
+    assert content(cgroup, *LIMITS[:2]) == [str(16 * MI)] * 2
+    assert offering.container("dpdk").running
 
 
 async def test_memory_that_prefers_its_numa_node_comes_from_another_rather_than_not_at_all(offering: Offering) -> None:

@@ -13,6 +13,10 @@ SHARED = CpuSet.parse("4-7")
 AT_ONCE = ReconnectDelays(first=0.001, longest=0.001, list_again=0.001)
 
 
+async def _allow(_pod_uid: str) -> None:
+    """Allows a pod's resize."""
+
+
 class RecordingHandler:
     """Places every container on the same CPUs, unless a test sets other answers."""
 
@@ -27,6 +31,7 @@ class RecordingHandler:
         self.on_update: Callable[[Container], ContainerUpdate | None] = lambda changed: ContainerUpdate(
             changed.id, SHARED
         )
+        self.on_resize: Callable[[str], Awaitable[None]] = _allow
         self.on_stop: Callable[[str], Sequence[ContainerUpdate]] = lambda _: ()
         self.on_synchronized: Callable[[], None] = lambda: None
         self.on_notice: Callable[[str], None] = lambda _: None  # created, started, updated and removed
@@ -72,6 +77,10 @@ class RecordingHandler:
     def updated(self, container: Container) -> None:
         self.calls.append(("updated", container.id))
         self.on_notice(container.id)
+
+    async def resize_pod(self, pod_uid: str) -> None:
+        self.calls.append(("resize_pod", pod_uid))
+        await self.on_resize(pod_uid)
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
         self.calls.append(("stopped", container_id))

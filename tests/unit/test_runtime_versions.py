@@ -55,22 +55,25 @@ def test_a_list_is_complete_where_the_runtime_lists_only_between_calls(name: str
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "nri", "policies"),
+    ("name", "version", "nri", "policies", "resizes"),
     [
-        ("containerd", "v2.4.2", "v0.12.3", True),
-        ("containerd", "v2.3.0", "v0.12.0", True),
-        ("containerd", "v2.3.0", "v0.12.0-rc.1", False),
-        ("containerd", "v2.2.0", "", False),
-        ("containerd", "v2.2.0-rc.1", "", False),
-        ("containerd", "v2.1.9", "", False),
-        ("cri-o", "1.34.0", "", False),
-        ("cri-o", "1.33.5", "", False),
-        ("other", "9.9.9", "", False),
-        ("containerd", "unknown", "", False),
+        ("containerd", "v2.4.2", "v0.12.3", True, True),
+        ("containerd", "v2.3.0", "v0.12.0", True, True),
+        ("containerd", "v2.3.0", "v0.12.0-rc.1", False, True),
+        ("containerd", "v2.2.0", "", False, True),
+        ("containerd", "v2.2.0-rc.1", "", False, False),
+        ("containerd", "v2.1.9", "", False, False),
+        ("cri-o", "1.34.0", "", False, True),
+        ("cri-o", "1.33.5", "", False, False),
+        ("other", "9.9.9", "", False, False),
+        ("containerd", "unknown", "", False, False),
     ],
 )
-def test_memory_policies_are_for_runtimes_that_know_them(name: str, version: str, nri: str, policies: bool) -> None:
-    assert runtime_info(name, version, nri).memory_policies is policies
+def test_memory_policies_and_resizes_are_for_runtimes_that_know_them(
+    name: str, version: str, nri: str, policies: bool, resizes: bool
+) -> None:
+    info = runtime_info(name, version, nri)
+    assert (info.memory_policies, info.reports_resizes) == (policies, resizes)
 
 
 numbers = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))

@@ -1,16 +1,23 @@
-"""What the plugin and the runtime send each other where the agent serves memory: preferred NUMA nodes and mounts."""
+"""What the plugin and the runtime send each other where the agent serves memory: preferred NUMA nodes, mounts, and the
+resizes of pods.
+"""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from recording_handler import SHARED, RecordingHandler, running
 
+from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import AtCreation, Container, Mount, Placement
-from dracpu_sandbox.node.containers import PodSandbox
+from dracpu_agent.runtime.proto import nri_pb2 as nri
+from dracpu_sandbox.node.containerd import HookError
+from dracpu_sandbox.node.containers import Given, PodSandbox
 from dracpu_sandbox.node.nri_runtime import NriRuntime
 
 WEB = PodSandbox("web", namespace="shop")
+RESIZES = 1 << (nri.UPDATE_POD_SANDBOX - 1)
 PAGES = Mount("/dev/hugepages", "hugetlbfs", "nodev", ("pagesize=2M", "size=4194304"))
 
 
@@ -69,10 +76,65 @@ async def test_the_handler_receives_what_is_mounted_and_whether_there_is_a_user_
     assert handler.created_with[other].in_user_namespace
 
 
-async def test_an_agent_that_serves_no_memory_reads_no_mounts(tmp_path: Path) -> None:
+async def test_an_agent_that_serves_no_memory_subscribes_to_nothing_more_and_reads_no_mounts(tmp_path: Path) -> None:
     handler = RecordingHandler()
     async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler):
         await runtime.synchronized()
         web = await runtime.create_container(PodSandbox("web", user_namespace=True), "app", volumes=["/data"])
+        await runtime.update_pod(WEB, Given(memory=1))
+    assert not runtime.subscribed & RESIZES
     assert not handler.created_with[web].mounted
     assert not handler.created_with[web].in_user_namespace
+    assert ("resize_pod", "uid-web") not in handler.calls
+
+
+# ---- resizes
+
+
+async def test_the_handler_is_asked_before_a_pod_is_resized(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+        assert runtime.subscribed & RESIZES
+        await runtime.update_pod(WEB, Given(memory=1))
+        assert ("resize_pod", "uid-web") in handler.calls
+
+        async def refuse(_: str) -> None:
+            raise PlacementError("pages are reserved")
+
+        handler.on_resize = refuse
+        with pytest.raises(HookError, match="^pages are reserved$"):
+            await runtime.update_pod(WEB, Given(memory=2))
+    assert runtime.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "known_events"), [("containerd", "v2.1.9", 0x7FF), ("cri-o", "1.32.0", 0x7FF)]
+)
+async def test_a_runtime_that_does_not_know_resizes_stays_connected(
+    tmp_path: Path, name: str, version: str, known_events: int
+) -> None:
+    handler = RecordingHandler()
+    runtime = NriRuntime(tmp_path / "s", name=name, version=version, nri_version="")
+    runtime.known_events = known_events
+    async with runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+        await runtime.create_container(WEB, "app")
+    assert runtime.lost == []
+
+
+async def test_a_check_that_takes_too_long_refuses_the_resize_and_the_plugin_stays(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    runtime = NriRuntime(tmp_path / "s")
+    runtime.request_timeout = 0.4
+    async with runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+
+        async def hang(_: str) -> None:
+            await asyncio.Event().wait()
+
+        handler.on_resize = hang
+        with pytest.raises(HookError, match="resize of pod web could not be checked in time"):
+            await runtime.update_pod(WEB, Given(memory=1))
+    assert runtime.connections == 1
+    assert runtime.lost == []

@@ -18,6 +18,7 @@ class RuntimeInfo:
     unsolicited_updates: bool = False  # UpdateContainers cannot deadlock this runtime (NRI >= 0.12.1)
     lists_completely: bool = False  # it creates and starts nothing while it lists its containers for a plugin
     memory_policies: bool = False  # containers can prefer NUMA nodes (NRI >= 0.12)
+    reports_resizes: bool = False  # it asks plugins before the kubelet changes the resources of a pod (NRI >= 0.10)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,12 @@ class RuntimeHandler(Protocol):
     def updated(self, container: Container) -> None:
         """The runtime has carried out the kubelet's change, with the CPUs that `update` returned."""
 
+    async def resize_pod(self, pod_uid: str) -> None:
+        """The kubelet is about to change the resources of a pod; PlacementError prevents it. Cancelled as `create` is.
+
+        Called only if the plugin serves memory, and the runtime is new enough.
+        """
+
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
         """The container has ended, or its creation failed: returns updates of others. May be called repeatedly."""
 
@@ -99,6 +105,7 @@ class Hooks:
         self._handler = handler
         self._on_synchronized = on_synchronized
         self._serves_memory = serves_memory
+        self._kept_from_resize: set[str] = set()  # pods whose resize was refused: the kubelet asks again every second
         self.runtime = RuntimeInfo()
         self._request_timeout = DEFAULT_REQUEST_TIMEOUT
         self._inventory = convert.Inventory()
@@ -112,6 +119,7 @@ class Hooks:
             "PostStartContainer": self._post_start,
             "UpdateContainer": self._update,
             "PostUpdateContainer": self._post_update,
+            "UpdatePodSandbox": self._update_pod,
             "StopContainer": self._stop,
             "RemoveContainer": self._remove,
             "StateChange": self._state_change,
@@ -132,7 +140,8 @@ class Hooks:
         self.runtime = runtime = runtime_info(request.runtime_name, request.runtime_version, request.NRI_version)
         log.info("runtime connected", runtime=runtime.name, version=runtime.version, nri=runtime.nri)
         self._handler.connected(runtime)
-        return _reply(nri.ConfigureResponse(events=sum(1 << (event - 1) for event in SUBSCRIBED)))
+        resizes = [nri.UPDATE_POD_SANDBOX] if self._serves_memory and runtime.reports_resizes else []
+        return _reply(nri.ConfigureResponse(events=sum(1 << (event - 1) for event in (*SUBSCRIBED, *resizes))))
 
     async def _synchronize(self, call: Call) -> Reply:
         request = _read(nri.SynchronizeRequest, call)
@@ -186,9 +195,32 @@ class Hooks:
 
         return await self._decide(call, container, decide())
 
-    async def _decide(self, call: Call, container: Container, decision: Awaitable[_T]) -> _T:
+    async def _update_pod(self, call: Call) -> Reply:
+        pod = _read(nri.UpdatePodSandboxRequest, call).pod
+        limit = self._time_limit(call)
+        try:
+            async with limit:
+                await self._handler.resize_pod(pod.uid)
+        except PlacementError as error:
+            if pod.uid not in self._kept_from_resize:
+                self._kept_from_resize.add(pod.uid)
+                log.warning("resize of a pod refused", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+            raise StatusError(Code.UNKNOWN, str(error)) from error
+        except TimeoutError:
+            log.warning("decision took too long", hook=call.method, pod=f"{pod.namespace}/{pod.name}")
+            raise StatusError(
+                Code.DEADLINE_EXCEEDED,
+                f"the resize of pod {pod.name} could not be checked in time: the kubelet retries",
+            ) from None
+        self._kept_from_resize.discard(pod.uid)
+        return _reply(nri.UpdatePodSandboxResponse())
+
+    def _time_limit(self, call: Call) -> asyncio.Timeout:
         timeout = self._request_timeout if call.timeout is None else call.timeout
-        limit = asyncio.timeout_at(call.received + ANSWER_WITHIN * timeout)
+        return asyncio.timeout_at(call.received + ANSWER_WITHIN * timeout)
+
+    async def _decide(self, call: Call, container: Container, decision: Awaitable[_T]) -> _T:
+        limit = self._time_limit(call)
         try:
             async with limit:
                 return await decision

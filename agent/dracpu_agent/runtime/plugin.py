@@ -83,7 +83,7 @@ class NriPlugin:
         index: str = "45",  # the runtime calls plugins in the order of their indices
         delays: ReconnectDelays | None = None,
         answered: Callable[[str, float], None] | None = None,  # hook and seconds, for metrics
-        serves_memory: bool = False,  # then what is mounted in new containers is read
+        serves_memory: bool = False,  # then the runtime asks before it changes the resources of a pod
     ) -> None:
         self._socket = socket
         self._handler = handler

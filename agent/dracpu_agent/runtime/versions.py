@@ -41,6 +41,10 @@ _NRI_UPDATES_ARE_SAFE: Final = Version(0, 12, 1)
 _CONTAINERD_UPDATES_ARE_SAFE: Final = Version(2, 4, 0)
 _NRI_HAS_MEMORY_POLICIES: Final = Version(0, 12, 0)
 _CONTAINERD_HAS_MEMORY_POLICIES: Final = Version(2, 3, 0)
+# the version of the runtime with NRI 0.10, which does not report its own version: an event that a runtime does not know
+# ends the connection
+_NRI_REPORTS_RESIZES: Final = Version(0, 10, 0)
+_REPORTS_RESIZES: Final = {"containerd": Version(2, 2, 0), "cri-o": Version(1, 34, 0)}
 # containerd lets no plugin in during the kubelet's calls (containerd#11384); CRI-O does (cri-o#9835)
 _CONTAINERD_LISTS_COMPLETELY: Final = Version(2, 0, 3)
 _CONTAINERD_1_LISTS_COMPLETELY: Final = Version(1, 7, 26)
@@ -57,6 +61,7 @@ def runtime_info(name: str, version: str, nri: str) -> RuntimeInfo:
         unsolicited_updates=_updates_are_safe(Version.parse(nri), containerd),
         lists_completely=_lists_completely(containerd),
         memory_policies=_has_memory_policies(Version.parse(nri), containerd),
+        reports_resizes=_reports_resizes(Version.parse(nri), name, Version.parse(version)),
     )
 
 
@@ -70,6 +75,12 @@ def _has_memory_policies(nri: Version | None, containerd: Version | None) -> boo
     if nri is not None:
         return nri >= _NRI_HAS_MEMORY_POLICIES
     return _at_least(containerd, _CONTAINERD_HAS_MEMORY_POLICIES)
+
+
+def _reports_resizes(nri: Version | None, name: str, runtime: Version | None) -> bool:
+    if nri is not None:
+        return nri >= _NRI_REPORTS_RESIZES
+    return name in _REPORTS_RESIZES and _at_least(runtime, _REPORTS_RESIZES[name])
 
 
 def _lists_completely(containerd: Version | None) -> bool:

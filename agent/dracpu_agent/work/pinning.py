@@ -59,15 +59,17 @@ class Pinning:
         count_push: Callable[[bool], None],
         read_cpus: Callable[[str, str], Awaitable[CpuSet | None]],
         ready_pod: Callable[[str], Awaitable[None]] = nothing_to_do,
+        check_resize: Callable[[str], Awaitable[None]] = nothing_to_do,
     ) -> None:
         """`read_cpus` reads which CPUs the cgroup of a container allows, by the UIDs of its pod and its own id; None if
         that is not known. `ready_pod` does what a pod needs, by its UID, before one of its containers is created;
-        raises PlacementError."""
+        raises PlacementError. `check_resize` raises PlacementError when the resources of a pod must not change now."""
         self._node = node
         self._learn_consumers = learn_consumers
         self._count_push = count_push
         self._read_cpus = read_cpus
         self._ready_pod = ready_pod
+        self._check_resize = check_resize
         self._wake = asyncio.Event()
         self._reading: set[asyncio.Future[CpuSet | None]] = set()  # cgroups
         self._to_prove: list[UnprovenContainer] = []
@@ -153,6 +155,10 @@ class Pinning:
     def updated(self, container: Container) -> None:
         """The runtime has changed the container's resources, after it has taken the CPUs from our answer."""
         self._reported(container.id, self._node.containers.updated(container))
+
+    async def resize_pod(self, pod_uid: str) -> None:
+        """The kubelet is about to change the resources of a pod; raises PlacementError when it must not."""
+        await self._check_resize(pod_uid)
 
     def stopped(self, container_id: str) -> Sequence[ContainerUpdate]:
         """A container has ended."""

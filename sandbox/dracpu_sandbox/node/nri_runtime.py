@@ -65,6 +65,7 @@ class NriRuntime:
         self.own_methods = True  # False: NRI before 0.12 sends most hooks as StateChange
         self.passes_cdi_devices = True  # False: containerd before 2.3
         self.has_memory_policies = True  # likewise
+        self.known_events = 0x3FFF  # before NRI 0.10: 0x7FF
         self.skip_ids = False
         self.containers_per_chunk: int | None = None  # Synchronize in several requests
         self.before_chunk: Callable[[int], None] | None = None  # called with the number of each chunk
@@ -335,6 +336,10 @@ class NriRuntime:
             answer = await connection.call(_SERVICE, "Configure", request.SerializeToString(), self.request_timeout)
             self.subscribed = nri.ConfigureResponse.FromString(answer).events
             configured.set()
+            if self.subscribed & ~self.known_events:
+                self.lost.append(f"invalid plugin events: {self.subscribed:#x}")
+                connection.close()
+                return
             async with self._nri_lock:
                 updates = await self._synchronize(connection)
                 self._plugin = connection
