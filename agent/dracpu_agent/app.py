@@ -15,6 +15,7 @@ import structlog
 
 from dracpu_agent.checkpoint.statefile import StateFile
 from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.request import ClaimRequest
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster import access
 from dracpu_agent.cluster.client import ApiClient
@@ -106,7 +107,7 @@ class Agent:
                 await self._companion.ready_claim(claim)
 
         self._services = {
-            name: DriverService(shared, holding, ready_claim, self._kubelet_registered)
+            name: DriverService(shared, holding, self._before_grant, ready_claim, self._kubelet_registered)
             for name, holding in node.holdings.items()
         }
         nri = NriPlugin(
@@ -211,13 +212,17 @@ class Agent:
             machine_problem=self._hotplug.problem,
             static_cpu_manager=self._cpu_manager.static,
             without_cpuset=self._delegation.value,
-            memory=None if self._companion is None else self._companion.condition(),
+            memory=() if self._companion is None else self._companion.conditions(),
         )
 
     def _kubelet_registered(self) -> None:
         self._cpu_manager.ask_again()
         if self._companion is not None:
             self._companion.kubelet_registered()
+
+    async def _before_grant(self, request: ClaimRequest[Any]) -> None:
+        if self._companion is not None:
+            await self._companion.before_grant(request)
 
     async def _ready_pod(self, pod_uid: str) -> None:
         if self._companion is not None:

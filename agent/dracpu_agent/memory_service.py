@@ -6,7 +6,9 @@ from functools import partial
 from typing import Any, Final
 
 from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.memory_asks import MemoryAsk
 from dracpu_agent.claims.memory_claim import MemoryClaim, sizes_of
+from dracpu_agent.claims.request import ClaimRequest
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
@@ -17,19 +19,21 @@ from dracpu_agent.host.container_usage import ContainerUsages
 from dracpu_agent.host.memory import read_memory
 from dracpu_agent.host.oom_counts import OomReader
 from dracpu_agent.host.pod_limits import PodLimits
+from dracpu_agent.host.pod_pages import PodPagesReader
 from dracpu_agent.host.reserved_pages import ReservedPages
 from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.memory.resizing import problem_of_resize
 from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families
 from dracpu_agent.report.conditions import Condition
-from dracpu_agent.report.memory import memory_condition
+from dracpu_agent.report.memory import memory_condition, shared_pages_condition
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.memory_kills import MemoryKills
 from dracpu_agent.work.memory_use import MemoryUse
 from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
+from dracpu_agent.work.pages_check import PagesCheck
 from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
 from dracpu_api.resources import NODES
 
@@ -58,10 +62,13 @@ class MemoryCompanion:
         usages = ContainerUsages(options.memory_cgroups, tree)
         self._use = MemoryUse(shared.node, driver, usages, shared.changes, shared.events)
         shared.metrics.add(*memory_families(driver, self._use.used, self._use.beyond), repairs, kills)
+        read_machine = partial(read_memory, options.sysfs_root, options.procfs_root)
+        pods = PodPagesReader(options.memory_cgroups, tree)
+        self._pages = PagesCheck(driver, pods, read_machine, self._use.look)
         self._watch = MemoryWatch(
             shared.node,
             driver,
-            partial(read_memory, options.sysfs_root, options.procfs_root),
+            read_machine,
             partial(api.get, NODES, options.node_name, from_cache=True),
             shared.changes,
         )
@@ -86,6 +93,11 @@ class MemoryCompanion:
         """The claims of an earlier agent are in the ledger."""
         self._limits.recovered()
         await self._tree.look()
+
+    async def before_grant(self, request: ClaimRequest[Any]) -> None:
+        """Reads which hugepages are left for a claim of some; raises NotReadyError."""
+        if any(isinstance(ask, MemoryAsk) and ask.place.kind.is_huge for ask in request.asks):
+            await self._pages.look()
 
     async def ready_claim(self, claim: HeldClaim[Any]) -> None:
         """Writes the limits of the claim's pod, if it has a cgroup already; raises NotReadyError, also for a claim of
@@ -149,15 +161,16 @@ class MemoryCompanion:
         self._use.look_again()
         self._tree.look_again()
 
-    def condition(self) -> Condition | None:
-        """The condition MemoryReady."""
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions that are about memory."""
         problems = self._tree.value
-        return memory_condition(
+        ready = memory_condition(
             self._driver,
             unreadable=self._watch.problem,
             not_writable=problems.pages,
             without_limits=problems.memory,
         )
+        return tuple(filter(None, (ready, shared_pages_condition(self._driver))))
 
     def _read_problems(self) -> LimitProblems:
         return LimitProblems(self._cgroups.memory_problem(), self._cgroups.problem())

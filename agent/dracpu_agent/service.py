@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from dracpu_agent.cdi.files import CdiDirectory
 from dracpu_agent.checkpoint.statefile import StateFile
 from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.request import ClaimRequest
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.cluster.claims import ApiClaimReader
 from dracpu_agent.cluster.client import ApiClient
@@ -52,6 +53,9 @@ class Companion(Protocol):
     async def recovered(self) -> None:
         """The claims of an earlier agent are in the ledger."""
 
+    async def before_grant(self, request: ClaimRequest[Any]) -> None:
+        """Reads what a driver compares with a claim that it is about to grant; raises ClaimError."""
+
     async def ready_claim(self, claim: HeldClaim[Any]) -> None:
         """Does what a claim of any driver needs before its Prepare is answered; raises ClaimError."""
 
@@ -67,8 +71,8 @@ class Companion(Protocol):
     def read_again(self) -> None:
         """Reads the machine at once instead of at the next poll."""
 
-    def condition(self) -> Condition | None:
-        """The condition that the CpuNode shows of it, if any."""
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions that the CpuNode shows of it, if any."""
 
 
 class DriverService:
@@ -78,6 +82,7 @@ class DriverService:
         self,
         shared: Shared,
         holding: Holding[Any, Any],
+        before_grant: Callable[[ClaimRequest[Any]], Awaitable[None]],
         wait_until_settled: Callable[[Any], Awaitable[None]],
         on_registration: Callable[[], None],
     ) -> None:
@@ -97,6 +102,7 @@ class DriverService:
             wait_until_settled=wait_until_settled,
             observer=self._outcomes,
             look_at_pods=shared.lingering.look,
+            before_grant=before_grant,
         )
         self._auditor = Auditor(
             node, holding, claims.read_if_there, self.transactions.release_if_gone, self._outcomes.released_by_audit

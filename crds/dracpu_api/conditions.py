@@ -4,6 +4,7 @@ Programs compare them and documentation quotes them. A message beside a reason e
 """
 
 from enum import StrEnum
+from typing import Final
 
 
 class Phase(StrEnum):
@@ -24,7 +25,11 @@ class NodeCondition(StrEnum):
     RUNTIME_CONNECTED = "RuntimeConnected"
     SLICES_PUBLISHED = "SlicesPublished"
     STATE_HEALTHY = "StateHealthy"
-    MEMORY_READY = "MemoryReady"  # only where the settings enable memory
+    MEMORY_READY = "MemoryReady"  # present only where the settings enable memory
+    PAGES_SHARED = "PagesSharedWithKubelet"  # present only while it is true
+
+
+REMARKS: Final = frozenset({NodeCondition.PAGES_SHARED})  # present only while they are true, and then worth reading
 
 
 class NodeReason(StrEnum):
@@ -68,6 +73,8 @@ class NodeReason(StrEnum):
     NOT_SERVED = "NotServed"
     PROMISE_NOT_KEPT = "PromiseNotKept"
     READY = "Ready"
+    # PagesSharedWithKubelet
+    PAGES_ALLOCATABLE = "PagesAllocatable"
 
 
 class AgentReason(StrEnum):

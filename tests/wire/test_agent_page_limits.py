@@ -180,3 +180,27 @@ async def test_no_memory_is_given_or_offered_without_cgroup_v2(node: WholeNode) 
     node.read_machine_again()
     await node.api.until(lambda: len(offered(node)) == 2)
     await node.plugins[DRIVER].prepare_one(ref(1))
+
+
+def other_pod(node: WholeNode, limit: int, used: int) -> None:
+    """Makes the cgroup of a pod without claims, whose spec requests pages."""
+    cgroup = write_limits(write_tree(node.root / "cgroups", "kubepods/burstable/podother"), {"2MB": str(limit)})
+    (cgroup / "hugetlb.2MB.current").write_text(f"{used}\n")
+
+
+async def test_a_claim_waits_for_pages_that_a_pod_may_take_by_its_spec(node: WholeNode) -> None:
+    pod_cgroup(node)
+    other_pod(node, 16 * MI, 4 * MI)  # the machine has 64 MiB of pages, all free when they were read last
+    with pytest.raises(KubeletError, match="asks for 56Mi, and 52Mi are left: pods that request hugepages"):
+        await prepared(node, 1, pages(56 * MI))
+    other_pod(node, 8 * MI, 0)
+    devices = await node.plugins[DRIVER].prepare_one(ref(1))
+    assert devices
+    other_pod(node, 64 * MI, 0)
+    assert await node.plugins[DRIVER].prepare_one(ref(1)) == devices, "a claim that is held keeps its pages"
+
+
+async def test_what_claims_of_other_pods_allow_is_not_taken_for_what_their_specs_request(node: WholeNode) -> None:
+    (pod_cgroup(node) / "hugetlb.2MB.current").write_text("0\n")
+    await prepared(node, 1, pages(16 * MI))
+    assert await prepared(node, 2, pages(48 * MI))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from dracpu_agent.checkpoint.statefile import load
 from dracpu_agent.observe.state import StateError, read_state
 from dracpu_agent.report.document import document_of_checkpoint
+from dracpu_api.conditions import REMARKS
 from dracpu_api.names import DRIVER
 from dracpu_api.quantity import whole_number
 
@@ -40,7 +41,9 @@ def table(document: Mapping[str, Any]) -> str:
     if others:
         rows = [(claim, claim["holds"], _used(claim)) for claim in others]
         lines += ["", *_columns(("CLAIM", "HOLDS", "USED", "STATE", "UID"), rows)]
-    problems = [condition for condition in document["conditions"] if not condition["status"]]
+    problems = [
+        condition for condition in document["conditions"] if condition["status"] is (condition["type"] in REMARKS)
+    ]
     lines += [""] if problems else []
     lines += [f"{condition['type']}: {condition['reason']}: {condition['message']}" for condition in problems]
     return "\n".join(lines) + "\n"

@@ -19,6 +19,7 @@ from dracpu_agent.errors import NotReadyError, SettingsRefusedError
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
 from dracpu_agent.memory.limits import pages_in
+from dracpu_agent.memory.pages_left import PagesLook, pages_for_claims, shared_pages
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.memory.room import Wishes, capacity, missing, room
 from dracpu_agent.memory.status import memory_status, use_of
@@ -50,6 +51,8 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self.pages_can_be_limited = True
         self.pods = PodPages()
         self.use = ClaimsUse()
+        self.pages: PagesLook | None = None  # before the latest claim was granted; None: nothing reads them
+        self.allocatable_pages: Mapping[int, int] = {}  # size of a page -> bytes that the kubelet offers to pods
         self._topology = topology
         self._node_name = node_name
         self._spec: CpuNodeSpec | None = None
@@ -177,6 +180,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
             )
         there, promised = self.room(), self.promised()
         left = {place: size - promised.get(place, 0) for place, size in there.items()}
+        really_left = {place: size - promised.get(place, 0) for place, size in self._pages_for_claims().items()}
         grants = []
         for ask in request.asks:
             if ask.place not in there and self._is_hidden(ask.place):
@@ -195,7 +199,15 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
                     f"claim {request.ref}, request {ask.request}: of {ask.place} it asks for {format_binary(ask.size)}"
                     f", and {format_binary(max(0, free))} are not promised to others: the pod can start when claims end"
                 )
+            if ask.size > really_left.get(ask.place, free):
+                raise NotReadyError(
+                    f"claim {request.ref}, request {ask.request}: of {ask.place} it asks for {format_binary(ask.size)}"
+                    f", and {format_binary(max(0, really_left[ask.place]))} are left: pods that request hugepages in "
+                    "their spec, or programs of the node, use the others or may still take them; end these pods, or "
+                    "keep pages for them with memory.reserved"
+                )
             left[ask.place] = free - ask.size
+            really_left[ask.place] = really_left.get(ask.place, free) - ask.size
             grants.append(
                 MemoryGrant(
                     request=ask.request,
@@ -251,6 +263,17 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def missing(self) -> Mapping[Place, int]:
         """By how much promises exceed what is there, by place."""
         return missing(self.room(), self.promised()) if self._spec is not None else {}
+
+    def shared_pages(self) -> Mapping[Kind, int]:
+        """Bytes of the offered hugepages that the kubelet may also give pods that request them in their spec."""
+        if self._wishes is None:
+            return {}
+        return shared_pages(self.allocatable_pages, self._wishes.reserved, self.room())
+
+    def _pages_for_claims(self) -> Mapping[Place, int]:
+        """Bytes of hugepages that claims can really have, as they were read last."""
+        reserved = (self._former or self._wishes or _EVERYTHING).reserved
+        return {} if self.pages is None else pages_for_claims(self.pages, reserved, self.promised())
 
     def _can_be_limited(self, place: Place) -> bool:
         return self.pages_can_be_limited if place.kind.is_huge else self.memory_can_be_limited

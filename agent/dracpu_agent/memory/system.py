@@ -1,4 +1,4 @@
-"""How much memory the kubelet keeps for the system, from the Node object."""
+"""How much memory the kubelet keeps for the system, and which hugepages it offers, from the Node object."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,6 +6,17 @@ from typing import Any, Final
 from dracpu_api.quantity import whole_number
 
 _HUGEPAGES: Final = "hugepages-"
+
+
+def pages_for_pods(node: Mapping[str, Any]) -> dict[int, int]:
+    """The hugepages that the kubelet offers to pods, which request them in their spec: size of a page -> bytes."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    sizes = (
+        (whole_number(name.removeprefix(_HUGEPAGES)), whole_number(size))
+        for name, size in allocatable.items()
+        if name.startswith(_HUGEPAGES)
+    )
+    return {page: size for page, size in sizes if page and size}
 
 
 def reserved_for_system(node: Mapping[str, Any]) -> int | None:

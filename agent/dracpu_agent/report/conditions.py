@@ -43,7 +43,7 @@ class Standing:
     machine_problem: str = ""  # why the machine cannot be read
     static_cpu_manager: bool = False
     without_cpuset: str = ""  # the cgroup that lacks the cpuset controller, so that no container can be pinned
-    memory: Condition | None = None  # None: this agent does not serve memory, or the settings do not enable it
+    memory: tuple[Condition, ...] = ()  # none where this agent does not serve memory, or the settings do not enable it
 
     @property
     def needs_repair(self) -> bool:
@@ -176,10 +176,10 @@ def _no_cpuset(standing: Standing) -> str:
     )
 
 
-def _memory(node: NodeState, served: Condition | None) -> Iterable[Condition]:
-    if served is not None:
-        yield served
-    elif node.spec is not None and node.spec.settings.memory.enabled:
+def _memory(node: NodeState, served: Iterable[Condition]) -> Iterable[Condition]:
+    found = tuple(served)
+    yield from found
+    if not found and node.spec is not None and node.spec.settings.memory.enabled:
         yield Condition(
             NodeCondition.MEMORY_READY,
             False,

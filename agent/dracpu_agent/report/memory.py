@@ -1,4 +1,4 @@
-"""The condition MemoryReady of the CpuNode."""
+"""The conditions of the CpuNode that are about memory."""
 
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.report.conditions import Condition
@@ -31,6 +31,20 @@ def memory_condition(
         message = "ordinary memory is offered when the kubelet has reported how much of it pods can have"
         return Condition(kind, True, NodeReason.WAITING, message)
     return Condition(kind, True, NodeReason.READY)
+
+
+def shared_pages_condition(driver: MemoryDriver) -> Condition | None:
+    """The hugepages that claims and the specs of pods are offered at the same time; None where there are none."""
+    shared = driver.shared_pages()
+    if not shared:
+        return None
+    sizes = ", ".join(f"{format_binary(size)} of {kind}" for kind, size in shared.items())
+    message = (
+        f"pods may request the same hugepages in their spec: {sizes}; a claim is not prepared while such pods use its "
+        "pages or may still take them: reserve what they need with memory.reserved, or forbid such requests with "
+        "ResourceQuotas"
+    )
+    return Condition(NodeCondition.PAGES_SHARED, True, NodeReason.PAGES_ALLOCATABLE, message)
 
 
 def _unlimited(driver: MemoryDriver, not_writable: str, without_limits: str) -> str:

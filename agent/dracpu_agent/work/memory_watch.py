@@ -11,7 +11,7 @@ import structlog
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.memory.inventory import Inventory, SteadySurplus
-from dracpu_agent.memory.system import reserved_for_system
+from dracpu_agent.memory.system import pages_for_pods, reserved_for_system
 from dracpu_agent.node import NodeState
 from dracpu_agent.topology.topology import TopologyError
 from dracpu_agent.work.changes import Changes
@@ -101,13 +101,18 @@ class MemoryWatch:
     async def _look_at_node(self) -> bool:
         """Reads the Node; returns whether the kubelet has reported there how much memory it keeps."""
         try:
-            system = reserved_for_system(await self._read_node())
+            node = await self._read_node()
         except ApiError as error:
             if not self._node_failed:
                 log.warning("the Node cannot be read, retrying", error=str(error))
             self._node_failed = True
             return False
         self._node_failed = False
+        pages = pages_for_pods(node)
+        if pages != self._driver.allocatable_pages:
+            self._driver.allocatable_pages = pages
+            self._changes.report()
+        system = reserved_for_system(node)
         if system is None:
             return False
         if system != self._driver.system:

@@ -20,7 +20,7 @@ from dracpu_agent.claims.audit import Finding, look
 from dracpu_agent.claims.grant import ClaimRef, PreparedDevice
 from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.ledger import C
-from dracpu_agent.claims.request import consumer_uids
+from dracpu_agent.claims.request import ClaimRequest, consumer_uids
 from dracpu_agent.drivers.holding import Granted, Holding
 from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.file_threads import in_file_thread
@@ -69,6 +69,10 @@ class _Turn:
     waiting: int = 0
 
 
+async def nothing_to_do(_request: ClaimRequest[Any]) -> None:
+    """Reads nothing before a grant, where no driver compares anything with a claim."""
+
+
 class ClaimTransactions(Generic[C]):
     """The service behind the kubelet's calls."""
 
@@ -82,6 +86,7 @@ class ClaimTransactions(Generic[C]):
         wait_until_settled: Callable[[C], Awaitable[None]],
         observer: Observer,
         look_at_pods: Callable[[ClaimKey], Awaitable[None]],
+        before_grant: Callable[[ClaimRequest[Any]], Awaitable[None]] = nothing_to_do,
         runtime_seconds: float = RUNTIME_SECONDS,
     ) -> None:
         self._node = node
@@ -93,6 +98,7 @@ class ClaimTransactions(Generic[C]):
         self._wait_until_settled = wait_until_settled  # for what may still give the claim's grants to others
         self._observer = observer
         self._look_at_pods = look_at_pods  # whether processes of the claim's pods run
+        self._before_grant = before_grant  # reads what the driver compares with a claim that it does not hold yet
         self._busy: dict[str, _Turn] = {}  # claim UID -> the lock of its transactions
 
     async def prepare(self, ref: ClaimRef) -> Sequence[PreparedDevice]:
@@ -182,6 +188,8 @@ class ClaimTransactions(Generic[C]):
         request = driver.read(ref, read)
         if not known and driver.aligns:
             request = driver.aligned(request, await self._claims.roots_beside(read))
+        if not known:
+            await self._before_grant(request)
         await self._readiness.wait(until)  # the runtime may have gone away during the reads
         return self._holding.grant(request)
 

@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dracpu_agent.topology.topology import CORE_TYPES
+from dracpu_api.conditions import REMARKS
 from dracpu_api.cpuset import CpuSet, CpuSetError
 from dracpu_api.quantity import format_binary, whole_number
 from dracpu_sandbox.resources import JsonObject, conditions_of
@@ -148,11 +149,12 @@ def _claims(uses: Uses) -> list[Text]:
 
 
 def _problems(node: JsonObject) -> list[Text]:
-    """Returns the conditions that are False, with the agent's messages."""
+    """Returns the conditions that are False and the remarks that are True, with the agent's messages."""
     return [
-        Text(f"{kind}: {condition.get('message') or condition.get('reason')}", style="red")
+        Text(f"{kind}: {condition.get('message') or condition.get('reason')}", style=style)
         for kind, condition in conditions_of(node).items()
-        if condition.get("status") == "False"
+        for status, style in [("True", "yellow") if kind in REMARKS else ("False", "red")]
+        if condition.get("status") == status
     ]
 
 

@@ -1,0 +1,85 @@
+"""Reads the hugepages before a claim of them is granted: how many are free, and how many others may still take."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.errors import NotReadyError
+from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.host.cgroup_errors import CgroupError
+from dracpu_agent.host.hugetlb import UNLIMITED
+from dracpu_agent.host.pod_pages import PodUse
+from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.memory.kinds import Place
+from dracpu_agent.memory.pages_left import PagesLook
+from dracpu_agent.memory.pods import PodPages
+from dracpu_agent.topology.topology import TopologyError
+
+READ_SECONDS: Final = 5.0  # the kubelet gives a Prepare 45 s; a read takes milliseconds unless the node hangs
+
+
+class Pods(Protocol):
+    """The cgroups of all pods of the node."""
+
+    def read(self) -> Mapping[str, Mapping[int, PodUse]]:
+        """UID of a pod -> size of a page -> what the pod may use and uses. Blocks, and raises CgroupError."""
+
+
+class PagesCheck:
+    """Reads what `MemoryDriver.choose` compares with a claim."""
+
+    def __init__(
+        self,
+        driver: MemoryDriver,
+        pods: Pods,
+        read_machine: Callable[[], Inventory],
+        look_at_use: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`read_machine` blocks and raises TopologyError; `look_at_use` brings `driver.use` up to date."""
+        self._driver = driver
+        self._pods = pods
+        self._read_machine = read_machine
+        self._look_at_use = look_at_use
+        self._reading: set[asyncio.Future[None]] = set()
+
+    async def look(self) -> None:
+        """Reads once; raises NotReadyError where the pages cannot be read, or not in time."""
+        reading = asyncio.ensure_future(self._look())
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        done, _ = await asyncio.wait((reading,), timeout=READ_SECONDS)
+        if not done:
+            raise NotReadyError(f"the node's hugepages cannot be read within {READ_SECONDS:g} s: the kubelet retries")
+        try:
+            reading.result()
+        except CgroupError as error:
+            raise NotReadyError(f"it is not known how many hugepages other pods may take: {error}") from error
+
+    async def _look(self) -> None:
+        # Pages that a container takes meanwhile are missing in what is free, and not yet in what claims use. So a claim
+        # may be refused for it, and never be granted.
+        await self._look_at_use()
+        used: Counter[Place] = Counter()
+        for sizes in self._driver.use.by_claim.values():
+            used.update(sizes)
+        pods = await in_file_thread(self._pods.read)
+        try:
+            machine = await in_file_thread(self._read_machine)
+        except TopologyError:  # the condition MemoryReady reports it: what was read last stays in force
+            machine = self._driver.inventory
+        self._driver.pages = PagesLook(machine, used, _others(pods, self._driver.pods))
+
+
+def _others(pods: Mapping[str, Mapping[int, PodUse]], known: PodPages) -> Mapping[int, int]:
+    """What pods may still take without claims: what their specs request, less what they use. The kubelet limits every
+    pod; one without a limit has just been created."""
+    left: Counter[int] = Counter()
+    for pod_uid, uses in pods.items():
+        claimed, own = known.claimed(pod_uid), known.own(pod_uid)
+        for page, use in uses.items():
+            limit = own.get(page, use.limit)
+            used = max(0, use.used - claimed.get(page, 0))
+            left[page] += max(0, limit - used) if limit < UNLIMITED else 0
+    return left
