@@ -184,6 +184,12 @@ def test_claims_of_memory_alone_are_not_listed_when_only_the_devices_of_cpus_cha
     assert outstanding([GROUPED, ONLY_MEMORY, SINGLE], DEVICES) == (GROUPED, SINGLE)
 
 
+def test_claims_that_were_listed_for_the_cpus_of_another_are_removed_when_only_memory_is_left_to_keep() -> None:
+    listed = (GROUPED, SINGLE, ONLY_MEMORY)
+    assert outstanding(listed, OFF, listed) == listed
+    assert outstanding([GROUPED, ONLY_MEMORY], OFF, listed) == (ONLY_MEMORY,)
+
+
 CLAIMS = st.lists(
     st.lists(
         st.sampled_from(

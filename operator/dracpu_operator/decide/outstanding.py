@@ -5,7 +5,7 @@ the claims that the agent has to expect in `CpuNode.spec.outstanding`, together 
 devices.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from sys import intern
 from typing import Any, Final, TypeVar, cast
 
@@ -103,19 +103,18 @@ def outstanding(
     """
     claims = tuple(claims)
     known = {claim.uid for claim in listed}
-    foreign = {claim.uid for claim in claims if not all(is_published(device, settings) for device in claim.devices)}
-    if not foreign:
-        return ()
-    keeping_cpus = {
-        claim.uid
-        for claim in claims
-        if claim.uid in foreign and not all(belongs_to(name, settings) for name in _names_of_cpus(claim))
+    foreign = {
+        claim.uid: claim for claim in claims if not all(is_published(device, settings) for device in claim.devices)
     }
-    others: Collection[str] = ()
-    if keeping_cpus:
-        with_cpus = {claim.uid for claim in claims if any(_names_of_cpus(claim))}
-        others = with_cpus if keeping_cpus - known else with_cpus & known
-    return tuple(claim for claim in claims if claim.uid in foreign or claim.uid in others)
+    keeping_cpus = {uid for uid, claim in foreign.items() if _has_cpus_of_former_devices(claim, settings)}
+    if not keeping_cpus:
+        return tuple(foreign.values())
+    has_grown = not keeping_cpus <= known
+    return tuple(
+        claim
+        for claim in claims
+        if claim.uid in foreign or ((has_grown or claim.uid in known) and any(device.cpus for device in claim.devices))
+    )
 
 
 def results_of(claim: Json) -> list[Json]:
@@ -126,9 +125,8 @@ def results_of(claim: Json) -> list[Json]:
     return [result for result in results if result["driver"] in _DRIVERS and not result.get("adminAccess")]
 
 
-def _names_of_cpus(claim: OutstandingClaim) -> Iterator[str]:
-    """The names of the devices of which the claim has CPUs."""
-    return (device.name for device in claim.devices if device.cpus)
+def _has_cpus_of_former_devices(claim: OutstandingClaim, settings: Settings) -> bool:
+    return any(device.cpus and not belongs_to(device.name, settings) for device in claim.devices)
 
 
 def _devices_by_node(claim: Json) -> dict[str, list[OutstandingDevice]]:
@@ -156,9 +154,14 @@ def _of_cpus(result: Json) -> OutstandingDevice | None:
     cpus = _cpus(result)
     if cpus is None:
         return None
+    return OutstandingDevice(intern(result["device"]), cpus, amounts=_beside_cpus(result))
+
+
+def _beside_cpus(result: Json) -> tuple[tuple[str, int], ...]:
+    if len(result.get("consumedCapacity") or ()) <= 1:  # nearly all devices of CPUs have no other capacity
+        return ()
     sizes = {kind: _size(result, capacity) for kind, capacity in CAPACITIES_BESIDE_CPUS.items()}
-    amounts = tuple((kind, size) for kind, size in sorted(sizes.items()) if size is not None)
-    return OutstandingDevice(intern(result["device"]), cpus, amounts=amounts)
+    return tuple((kind, size) for kind, size in sorted(sizes.items()) if size is not None)
 
 
 def _size(result: Json, capacity: str) -> int | None:
