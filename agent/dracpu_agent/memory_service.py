@@ -18,6 +18,7 @@ from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.container_usage import ContainerUsages
 from dracpu_agent.host.memory import read_memory
 from dracpu_agent.host.oom_counts import OomReader
+from dracpu_agent.host.page_pools import PagePools
 from dracpu_agent.host.pod_limits import PodLimits
 from dracpu_agent.host.pod_pages import PodPagesReader
 from dracpu_agent.host.reserved_pages import ReservedPages
@@ -34,6 +35,7 @@ from dracpu_agent.work.memory_use import MemoryUse
 from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
 from dracpu_agent.work.pages_check import PagesCheck
+from dracpu_agent.work.provisioning import Provisioning
 from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
 from dracpu_api.resources import NODES
 
@@ -77,6 +79,8 @@ class MemoryCompanion:
             shared.node, driver, OomReader(options.memory_cgroups, tree), shared.changes, shared.events, kills.count
         )
         self._tree = WritableTree(self._read_problems, driver, shared.node)
+        pools = PagePools(options.sysfs_root, options.procfs_root, options.memory_nodes)
+        self._provisioning = Provisioning(shared.node, driver, pools, self._use, shared.state_file, shared.changes)
 
     def background(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The tasks that run as long as the agent, by name."""
@@ -84,6 +88,7 @@ class MemoryCompanion:
             "memory of the machine": self._watch.follow_machine,
             "memory of the Node": self._watch.follow_node,
             "limits of pages": self._limits.run,
+            "provision of pages": self._provisioning.run,
             "cgroups of memory": self._tree.run,
             "kills at claims of memory": self._kills.run,
             "use of memory": self._use.run,
@@ -169,6 +174,7 @@ class MemoryCompanion:
             unreadable=self._watch.problem,
             not_writable=problems.pages,
             without_limits=problems.memory,
+            not_provisioned=self._provisioning.problem,
         )
         return tuple(filter(None, (ready, shared_pages_condition(self._driver))))
 

@@ -72,6 +72,7 @@ class NodeReason(StrEnum):
     MEMORY_UNREADABLE = "MemoryUnreadable"
     NOT_SERVED = "NotServed"
     PROMISE_NOT_KEPT = "PromiseNotKept"
+    PROVISION_INCOMPLETE = "ProvisionIncomplete"
     READY = "Ready"
     # PagesSharedWithKubelet
     PAGES_ALLOCATABLE = "PagesAllocatable"

@@ -13,8 +13,11 @@ from dracpu_agent.cli import options
 from dracpu_api import names
 
 ON = "agent.memory.enabled=true"
+PROVISION = "agent.memory.provision=true"
 VARIABLE = f"{options.PREFIX}MEMORY_CGROUPS"
 EVENTS = "dracpu-agent-own-events"  # the policy and its binding
+NODES_VARIABLE = f"{options.PREFIX}MEMORY_NODES"
+NODES = "/sys/devices/system/node"
 CLASSES = {"dra.memory", "dra.hugepages-2m", "dra.hugepages-1g"}
 
 
@@ -127,6 +130,48 @@ class TestWithMemory:
     def test_the_priority_class_can_be_chosen_without_memory(self, value: str) -> None:
         pod = pod_of(render(f"agent.priorityClassName={value}").only("DaemonSet"))
         assert pod.get("priorityClassName", "") == value
+
+
+class TestWithProvision:
+    def test_it_is_off_by_default(self, made: Rendered) -> None:
+        assert render(ON, "agent.memory.provision=false") == made
+        text = yaml.safe_dump_all([one for one in made.manifests if one["kind"] != "CustomResourceDefinition"])
+        assert not [word for word in (NODES_VARIABLE, NODES) if word in text]
+
+    def test_the_agent_writes_the_files_of_numa_nodes_by_a_mount_outside_of_sys(self) -> None:
+        daemon_set = render(ON, PROVISION).only("DaemonSet")
+        mount = mount_of(daemon_set, NODES)
+        assert not mount.get("readOnly")
+        assert not mount["mountPath"].startswith("/sys/")
+        variables = {variable["name"]: variable.get("value") for variable in container_of(daemon_set)["env"]}
+        assert variables[NODES_VARIABLE] == mount["mountPath"]
+
+    def test_nothing_else_changes(self, made: Rendered) -> None:
+        with_it = copy.deepcopy(render(ON, PROVISION).manifests)
+        (daemon_set,) = (one for one in with_it if one["kind"] == "DaemonSet")
+        pod, container = pod_of(daemon_set), container_of(daemon_set)
+        container["env"] = [variable for variable in container["env"] if variable["name"] != NODES_VARIABLE]
+        for holder, field in ((pod, "volumes"), (container, "volumeMounts")):
+            holder[field] = [item for item in holder[field] if item["name"] != "numa-nodes"]
+        assert list(with_it) == list(made.manifests)
+
+    def test_it_needs_memory(self) -> None:
+        with pytest.raises(RefusedError, match=r"also set agent\.memory\.enabled to true"):
+            render(PROVISION)
+
+    def test_values_of_an_older_chart_do_not_have_it(self, made: Rendered) -> None:
+        """`helm upgrade --reuse-values` keeps them."""
+        assert render(ON, "agent.memory.provision=null") == made
+
+    def test_a_first_config_that_wants_pages_is_refused_without_it(self) -> None:
+        pages = ("defaultConfig.spec.memory.enabled=true", "defaultConfig.spec.memory.provision[0].pages=1")
+        with pytest.raises(RefusedError, match=r"also set agent\.memory\.provision to true"):
+            render(ON, *pages)
+        assert render(ON, PROVISION, *pages)
+
+    def test_the_variable_that_would_enable_it_without_a_mount_is_refused(self) -> None:
+        with pytest.raises(RefusedError, match=rf"remove the variable {NODES_VARIABLE}: .* agent\.memory\.provision"):
+            render(ON, f"agent.env[0].name={NODES_VARIABLE}", f"agent.env[0].value={NODES}")
 
 
 class TestNotes:

@@ -57,6 +57,7 @@ EXAMPLES |= {
     "agent.nriSocket": "/run/nri.sock",
     "agent.stateDir": "/data/dracpu",
     "agent.memory.enabled": "true",
+    "agent.memory.provision": "true",
     "agent.seLinuxOptions": {".type": "spc_t"},
     "agent.appArmorProfile": {".type": "Unconfined"},
     "agent.maxUnavailable": "1",
@@ -66,6 +67,7 @@ EXAMPLES |= {
 
 # value -> what has to be set, too, so that it has an effect
 ENABLED_BY = {
+    "agent.memory.provision": ("agent.memory.enabled=true",),
     "networkPolicy.metricsFrom": ("networkPolicy.create=true",),
     "networkPolicy.egress": ("networkPolicy.create=true",),
     "operator.topologySpreadConstraints": ("operator.replicas=2",),
@@ -144,6 +146,7 @@ def test_the_pages_name_values_that_exist() -> None:
         ("agent.maxUnavailable=150%", "maxUnavailable"),
         ("agent.resources.limit.memory=1Gi", "limit"),
         ("agent.memory.enabled=yes", "enabled"),
+        ("agent.memory.provision=yes", "provision"),
         ("agent.memory.enable=true", "enable"),
         ("agent.seLinuxOptions.types=spc_t", "types"),
         ("agent.seLinuxOptions.type=", "type"),

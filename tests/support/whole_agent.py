@@ -44,6 +44,7 @@ class WholeNode:
         self.runtime = runtime
         self.topology = topology
         self.tree = (Path("/nonexistent"), Path("/nonexistent"))  # the sysfs and procfs that the agent reads later
+        self.memory_nodes: Path | None = None  # where the agent may write how many hugepages there are
         self.agent: Agent | None = None
         self.plugins: dict[str, RegisteredPlugin] = {}  # by driver
         self._others = others
@@ -116,6 +117,7 @@ class WholeNode:
             cgroupfs_root=sysfs_root / "fs/cgroup",
             cgroup_root="",
             memory_cgroups=self.root / "cgroups",
+            memory_nodes=self.memory_nodes,
             cdi_dir=self.root / "cdi",
             nri_socket=self.runtime.socket,
             state_dir=self.root / "state",

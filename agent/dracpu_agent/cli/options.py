@@ -35,6 +35,7 @@ class RunOptions:
     cgroupfs_root: Path
     cgroup_root: str
     memory_cgroups: Path | None
+    memory_nodes: Path | None
     cdi_dir: Path
     nri_socket: Path
     state_dir: Path
@@ -64,6 +65,12 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
             "--memory-cgroups",
             "",
             "serve memory and hugepages, too; where the cgroup tree is mounted for writing, outside of /sys",
+        ),
+        Option(
+            "--memory-nodes",
+            "",
+            "make hugepages while the machine runs, if the settings want that; where /sys/devices/system/node is "
+            "mounted for writing, outside of /sys",
         ),
         Option("--cdi-dir", "/var/run/cdi", "directory from which the runtime reads CDI files"),
         Option("--nri-socket", "/var/run/nri/nri.sock", "the runtime's NRI socket"),
@@ -125,6 +132,7 @@ def run_options(parsed: argparse.Namespace) -> RunOptions:
         cgroupfs_root=Path(parsed.cgroupfs_root or f"{parsed.sysfs_root}/fs/cgroup"),
         cgroup_root=parsed.cgroup_root,
         memory_cgroups=Path(parsed.memory_cgroups) if parsed.memory_cgroups else None,
+        memory_nodes=Path(parsed.memory_nodes) if parsed.memory_nodes else None,
         cdi_dir=Path(parsed.cdi_dir),
         nri_socket=Path(parsed.nri_socket),
         state_dir=Path(parsed.state_dir),

@@ -19,8 +19,10 @@ from dracpu_agent.errors import NotReadyError, SettingsRefusedError
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
 from dracpu_agent.memory.limits import pages_in
+from dracpu_agent.memory.own_pages import OwnPages, own_pages
 from dracpu_agent.memory.pages_left import PagesLook, pages_for_claims, shared_pages
 from dracpu_agent.memory.pods import PodPages
+from dracpu_agent.memory.provision import Promises, wanted_pages
 from dracpu_agent.memory.room import Wishes, capacity, missing, room
 from dracpu_agent.memory.status import memory_status, use_of
 from dracpu_agent.memory.use import ClaimsUse
@@ -53,6 +55,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self.use = ClaimsUse()
         self.pages: PagesLook | None = None  # before the latest claim was granted; None: nothing reads them
         self.allocatable_pages: Mapping[int, int] = {}  # size of a page -> bytes that the kubelet offers to pods
+        self.own_pages = OwnPages()
         self._topology = topology
         self._node_name = node_name
         self._spec: CpuNodeSpec | None = None
@@ -65,12 +68,16 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def check(self, spec: CpuNodeSpec) -> None:
         """Raises SettingsRefusedError when these settings cannot be applied here."""
-        for reserved in spec.settings.memory.reserved if spec.settings.memory.enabled else ():
-            if reserved.numa_node not in self.inventory.by_numa:
+        memory = spec.settings.memory if spec.settings.memory.enabled else MemorySettings()
+        named = [("reserved", entry.numa_node) for entry in memory.reserved]
+        named += [("provision", entry.numa_node) for entry in memory.provision]
+        for field, numa in named:
+            if numa not in self.inventory.by_numa:
                 raise SettingsRefusedError(
-                    f"memory.reserved names NUMA node {reserved.numa_node}, which has no memory here: "
+                    f"memory.{field} names NUMA node {numa}, which has no memory here: "
                     f"those with memory are {', '.join(str(numa) for numa in self.inventory.by_numa)}"
                 )
+        for reserved in memory.reserved:
             for name, size in reserved.amounts:
                 kind = Kind.named(name)
                 if kind is not None and kind.is_huge and size % kind.page:
@@ -132,8 +139,10 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self.pods.set_claims(claimed, [claim.consumers for claim in claims if claim.frozen is not None])
 
     def state(self) -> Any:
-        """What the kubelet keeps, and what the specs of pods ask for: neither can always be read again."""
-        return {"system": self.system, "pods": self.pods.state()}
+        """What the kubelet keeps, what the specs of pods ask for, and which pages the agent has made: none of them can
+        always be read again. An older agent drops the pages from the checkpoint; then they count as made by others."""
+        own = self.own_pages.state()
+        return {"system": self.system, "pods": self.pods.state(), **({"ownPages": own} if own else {})}
 
     def restore(self, state: Any) -> None:
         """Takes over the `state` of an earlier agent."""
@@ -141,16 +150,30 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
             system = state.get("system")
             self.system = system if isinstance(system, int) else None
             self.pods.restore(state.get("pods"))
+            self.own_pages = own_pages(state.get("ownPages"))
 
     # ---- devices and claims
 
     def room(self) -> Mapping[Place, int]:
         """Bytes that claims can have, by place."""
-        return self._room(self._former or self._wishes or _EVERYTHING)
+        return self._room(self.own_pages.cautious(self.inventory), self._present)
 
     def promised(self) -> Mapping[Place, int]:
         """Bytes that claims hold, by place."""
         return self._promises.promised()
+
+    def wanted_pages(self) -> Mapping[Place, int]:
+        """How many hugepages the settings want, by place."""
+        return {} if self._spec is None else wanted_pages(self._spec.settings.memory)
+
+    def pages_made(self) -> Mapping[Place, int]:
+        """How many hugepages the agent has made, by place."""
+        return {place: self.own_pages.of(place) for place in self.own_pages.places}
+
+    def promises(self) -> Promises:
+        """What has to be kept when pages are made or given back."""
+        wishes = self._present
+        return Promises(lambda machine: self._room(machine, wishes), self.promised(), reserved=wishes.reserved)
 
     def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
         """A device for each place where there is, or was promised, something."""
@@ -278,22 +301,26 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def _can_be_limited(self, place: Place) -> bool:
         return self.pages_can_be_limited if place.kind.is_huge else self.memory_can_be_limited
 
-    def _room(self, wishes: Wishes) -> Mapping[Place, int]:
-        found = self._room_without_system(wishes)
+    @property
+    def _present(self) -> Wishes:
+        return self._former or self._wishes or _EVERYTHING
+
+    def _room(self, inventory: Inventory, wishes: Wishes) -> Mapping[Place, int]:
+        found = self._room_without_system(inventory, wishes)
         return {place: size for place, size in found.items() if not self._needs_system(place, wishes)}
 
-    def _room_without_system(self, wishes: Wishes) -> Mapping[Place, int]:
+    def _room_without_system(self, inventory: Inventory, wishes: Wishes) -> Mapping[Place, int]:
         """What there is, as if the kubelet kept nothing while it is not known what it keeps."""
         with_cpus = {cpu.numa for cpu in self._topology.known.values()}
-        return room(self.inventory, wishes, self.system or 0, with_cpus)
+        return room(inventory, wishes, self.system or 0, with_cpus)
 
     def _needs_system(self, place: Place, wishes: Wishes) -> bool:
         return self.system is None and not place.kind.is_huge and place not in wishes.reserved
 
     def _is_hidden(self, place: Place) -> bool:
         """True for memory that is here, and that cannot be offered before it is known what the kubelet keeps."""
-        wishes = self._former or self._wishes or _EVERYTHING
-        return self._needs_system(place, wishes) and place in self._room_without_system(wishes)
+        wishes = self._present
+        return self._needs_system(place, wishes) and place in self._room_without_system(self.inventory, wishes)
 
 
 def _wishes_of(settings: MemorySettings) -> Wishes | None:

@@ -7,11 +7,12 @@ from dracpu_api.quantity import format_binary
 
 
 def memory_condition(
-    driver: MemoryDriver, *, unreadable: str, not_writable: str, without_limits: str = ""
+    driver: MemoryDriver, *, unreadable: str, not_writable: str, without_limits: str = "", not_provisioned: str = ""
 ) -> Condition | None:
     """Whether claims of memory get what they ask for; None where the settings do not enable memory. `unreadable` is why
-    the machine's memory cannot be read, `not_writable` why limits of pods' hugepages cannot be written, and
-    `without_limits` why not even ordinary memory can be limited."""
+    the machine's memory cannot be read, `not_writable` why limits of pods' hugepages cannot be written,
+    `without_limits` why not even ordinary memory can be limited, and `not_provisioned` why there are fewer hugepages
+    than the settings want."""
     if not (driver.enabled or driver.settling or driver.ledger.claims):
         return None
     kind = NodeCondition.MEMORY_READY
@@ -30,7 +31,9 @@ def memory_condition(
     if driver.system is None:
         message = "ordinary memory is offered when the kubelet has reported how much of it pods can have"
         return Condition(kind, True, NodeReason.WAITING, message)
-    return Condition(kind, True, NodeReason.READY)
+    return Condition(
+        kind, True, NodeReason.PROVISION_INCOMPLETE if not_provisioned else NodeReason.READY, not_provisioned
+    )
 
 
 def shared_pages_condition(driver: MemoryDriver) -> Condition | None:

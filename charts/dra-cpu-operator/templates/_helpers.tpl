@@ -40,6 +40,17 @@ so that a new chart with the same component does not restart its pods. */}}
 {{- if ((.Values.agent).memory).enabled }}true{{ end }}
 {{- end }}
 
+{{/* "true" when the agents may also make hugepages, and give them back. */}}
+{{- define "dra-cpu.agent.provision" -}}
+{{- if and (include "dra-cpu.agent.memory" .) ((.Values.agent).memory).provision }}true{{ end }}
+{{- end }}
+
+{{/* Where the agent has its own mount of the files about the NUMA nodes, for the same reasons as that of the cgroup
+tree. */}}
+{{- define "dra-cpu.agent.nodes" -}}
+/host/sys/devices/system/node
+{{- end }}
+
 {{/* Where the agent has its own mount of the node's cgroup tree. Below /sys, the default AppArmor profile of runtimes
 refuses writes, and a container sees only its own cgroup there. */}}
 {{- define "dra-cpu.agent.cgroups" -}}

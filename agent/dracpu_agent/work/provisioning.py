@@ -1,0 +1,173 @@
+"""Makes the hugepages that the settings want, and gives back those that they do not want any more.
+
+Which pages, memory/provision.py decides. The kernel may make fewer than it is asked for; they are asked for again after
+a minute, and at once when the settings change. Large numbers are written in steps, because the kernel moves memory
+about while it makes pages: what is free is read again before each step.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, NoReturn, Protocol
+
+import structlog
+
+from dracpu_agent.checkpoint.statefile import StateFile
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.errors import ClaimError
+from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.host.page_pools import PoolError
+from dracpu_agent.memory.kinds import Place
+from dracpu_agent.memory.own_pages import Change, count
+from dracpu_agent.memory.provision import Found, lacking, plan, too_many
+from dracpu_agent.node import NodeState
+from dracpu_agent.topology.topology import TopologyError
+from dracpu_agent.work.changes import Changes, Follower
+
+AGAIN_SECONDS: Final = 60.0  # while pages are missing, or cannot be given back yet
+STEP: Final = 1024**3  # bytes of pages that are made by one write
+
+FEWER: Final = "the kernel found no more memory in one piece, which is tried again every minute"
+
+log = structlog.get_logger("provision")
+
+
+class Pools(Protocol):
+    """The hugepages of the machine. The methods block."""
+
+    def look(self) -> Found:
+        """Reads what there is; raises TopologyError."""
+
+    def check(self, change: Change) -> None:
+        """Raises PoolError if the number of pages cannot be written, or has changed meanwhile."""
+
+    def write(self, change: Change) -> None:
+        """Asks the kernel for a number of pages; raises PoolError."""
+
+
+class Use(Protocol):
+    """What containers use of their claims."""
+
+    async def look(self) -> None:
+        """Reads it."""
+
+    def used(self) -> Mapping[Place, int]:
+        """Bytes by place, as they were read last."""
+
+
+class Provisioning:
+    """Brings the pages to what the settings want, and keeps them there. `problem` is why pages are missing, or why they
+    cannot be given back; "" without a reason."""
+
+    def __init__(
+        self, node: NodeState, driver: MemoryDriver, pools: Pools, use: Use, state_file: StateFile, changes: Changes
+    ) -> None:
+        self._node = node
+        self._driver = driver
+        self._pools = pools
+        self._use = use
+        self._state_file = state_file
+        self._changes = changes
+        self._follower = Follower(changes)
+        self._tried: Mapping[Place, int] = {}  # what was wanted when it was tried last
+        self._due: float | None = None  # when it is tried again, by the loop's clock
+        self.problem = ""
+
+    async def run(self) -> NoReturn:
+        """Follows the settings and the machine until cancelled."""
+        while True:
+            await self._follower.next(until=self._due)
+            await self._follow(asyncio.get_running_loop().time)
+
+    async def _follow(self, now: Callable[[], float]) -> None:
+        if self._driver.settling or not self._pending():
+            self._due = None
+            self._set_problem("")
+        elif self._due is None or now() >= self._due or self._driver.wanted_pages() != self._tried:
+            await self._try()
+            self._due = now() + AGAIN_SECONDS if self._pending() else None
+
+    def _pending(self) -> bool:
+        driver, wanted = self._driver, self._driver.wanted_pages()
+        machine, own = driver.inventory, driver.own_pages
+        return bool(lacking(machine, wanted) or too_many(machine, wanted, own)) or not own.agrees_with(machine)
+
+    async def _try(self) -> None:
+        self._tried = self._driver.wanted_pages()
+        try:
+            reasons = await self._change_pages()
+        except (TopologyError, PoolError, ClaimError) as error:
+            self._set_problem(str(error))
+        else:
+            self._set_problem("; ".join(self._missing(reasons)))
+
+    async def _change_pages(self) -> Mapping[Place, str]:
+        """Changes as many pages as can be changed now; returns why places have fewer pages than wanted. Raises
+        TopologyError, PoolError and, if the checkpoint cannot be written, ClaimError."""
+        driver = self._driver
+        fewer: dict[Place, str] = {}  # where the kernel has made fewer pages than it was asked for
+        found = await self._look()
+        while True:
+            promises = replace(driver.promises(), used=self._use.used())
+            planned = plan(found, driver.wanted_pages(), driver.own_pages, promises)
+            change = next((_step(change) for change in planned.changes if change.place not in fewer), None)
+            if change is None:
+                return {**planned.reasons, **fewer}
+            found = await self._write(change)
+            if count(found.inventory, change.place) != change.then:
+                fewer[change.place] = FEWER
+
+    async def _write(self, change: Change) -> Found:
+        """Returns what there is then."""
+        driver, before = self._driver, self._driver.own_pages
+        await in_file_thread(self._pools.check, change)
+        driver.own_pages = before.intending(change)
+        try:
+            if change.grows:
+                await self._state_file.save()  # so that the next agent counts them as its own, if this one is killed
+            await in_file_thread(self._pools.write, change)
+        except (PoolError, ClaimError):
+            driver.own_pages = before
+            raise
+        found = await self._look()
+        log.info(
+            "hugepages made" if change.grows else "hugepages given back",
+            place=str(change.place),
+            before=change.now,
+            asked=change.then,
+            now=count(found.inventory, change.place),
+            own=driver.own_pages.of(change.place),
+        )
+        return found
+
+    async def _look(self) -> Found:
+        """Counts the pages."""
+        if self._driver.ledger.claims:
+            await self._use.look()
+        found = await in_file_thread(self._pools.look)
+        driver = self._driver
+        own = driver.own_pages.observed(found.inventory, found.boot)
+        changed = own != driver.own_pages or found.inventory != driver.inventory
+        driver.inventory, driver.own_pages = found.inventory, own
+        if changed:
+            self._node.refresh()
+        return found
+
+    def _missing(self, reasons: Mapping[Place, str]) -> Iterator[str]:
+        wanted = self._driver.wanted_pages()
+        for place, pages in sorted(lacking(self._driver.inventory, wanted).items()):
+            there = f"{wanted[place] - pages} of {wanted[place]} pages of {place} are there"
+            yield f"{there}: {reasons[place]}" if place in reasons else there
+
+    def _set_problem(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            if problem:
+                log.warning("hugepages that the settings want are missing, or cannot be given back", reason=problem)
+            self._changes.report()
+
+
+def _step(change: Change) -> Change:
+    """The first step of a change."""
+    most = max(1, STEP // change.place.kind.page)
+    return replace(change, then=min(change.then, change.now + most))

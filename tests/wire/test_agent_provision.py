@@ -1,0 +1,276 @@
+"""The whole agent makes the hugepages that the settings want, and gives back those that it has made itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cgroup_trees import write_tree as write_cgroups
+from nodes import NODE, claim_object, machine, ref, share, spec
+from whole_agent import WholeNode, whole_node
+
+from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.host.memory import NODES, read_memory
+from dracpu_agent.host.page_pools import PagePools
+from dracpu_agent.memory.own_pages import Change
+from dracpu_agent.memory_service import MemoryCompanion
+from dracpu_api.settings import CpuNodeSpec, MemorySettings, ProvisionedPages
+from dracpu_sandbox.machines.description import Memory
+from dracpu_sandbox.machines.presets import LAB
+from dracpu_sandbox.machines.tree import directory, write_tree
+
+DRIVER = "dra.memory"
+MIB, GIB = 2**20, 2**30
+PAGES, MEMORY = "hugepages-2mi-numa000", "memory-numa000"
+BOTH_SIZES = tuple(Memory(numa, 4 * MIB, ((2048, 64, 64, 0), (1_048_576, 0, 0, 0))) for numa in (0, 1))
+
+
+def wanted(*pages: int, enabled: bool = True, settle_seconds: int = 0) -> CpuNodeSpec:
+    """Builds settings that want this many pages of 2 MiB on each NUMA node."""
+    provision = tuple(ProvisionedPages(numa, 2 * MIB, number) for numa, number in enumerate(pages))
+    return spec(memory=MemorySettings(enabled=enabled, provision=provision), settle_seconds=settle_seconds)
+
+
+class Host:
+    """The files about memory of a machine with two NUMA nodes of 4 GiB and 64 pages each. Its kernel has as many pages
+    as are written, and all of them are free."""
+
+    def __init__(self, sysfs: Path, procfs: Path) -> None:
+        self.sysfs, self.procfs = sysfs, procfs
+        for numa in (0, 1):
+            free = self.file(numa, "free")
+            free.unlink()
+            free.symlink_to(self.file(numa))
+        self.boot("first")
+
+    def boot(self, boot: str) -> None:
+        """Starts the machine again; `boot` is what the kernel makes up."""
+        folder = self.procfs / "sys/kernel/random"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "boot_id").write_text(f"{boot}\n")
+
+    def file(self, numa: int, kind: str = "nr") -> Path:
+        """Returns the file with a number of pages of 2 MiB."""
+        return self.sysfs / NODES / f"node{numa}/hugepages/hugepages-2048kB/{kind}_hugepages"
+
+    def pages(self, numa: int = 0) -> int:
+        """Returns how many pages there are."""
+        return int(self.file(numa).read_text() or -1)
+
+    def set(self, pages: int, numa: int = 0) -> None:
+        """Does what an administrator does."""
+        self.file(numa).write_text(f"{pages}\n")
+
+    async def until(self, *pages: int) -> None:
+        """Waits until each NUMA node has this many pages; nothing in this process notifies of it."""
+        async with asyncio.timeout(20):
+            while [self.pages(numa) for numa in range(len(pages))] != list(pages):  # noqa: ASYNC110 - the agent writes
+                await asyncio.sleep(0.005)
+
+    def drivers(self) -> tuple[MemoryDriver]:
+        driver = MemoryDriver(NODE, read_memory(self.sysfs, self.procfs), machine())
+        driver.system = 0
+        return (driver,)
+
+    def node(self, settings: CpuNodeSpec) -> AbstractAsyncContextManager[WholeNode]:
+        """Starts an agent, which may not write pages before `allow`."""
+        tree = (self.sysfs, self.procfs)
+        return whole_node(settings=settings, tree=tree, others=self.drivers, companion=MemoryCompanion)
+
+    async def allow(self, node: WholeNode) -> None:
+        """Starts the agent anew, with a mount through which it may write pages."""
+        write_cgroups(node.root / "cgroups", "kubepods/besteffort")
+        node.memory_nodes = self.sysfs / NODES
+        await self.restart(node)
+
+    async def restart(self, node: WholeNode, change: Callable[[], object] = lambda: None) -> None:
+        """Starts the agent anew; in between, `change` is called."""
+        await node.stop_agent()
+        change()
+        await node.start_agent()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with directory() as made:
+        yield Host(*write_tree(replace(LAB, memory=BOTH_SIZES), made))
+
+
+@pytest.fixture
+async def node(host: Host) -> AsyncIterator[WholeNode]:
+    """A node whose settings want no pages, and whose agent may make some."""
+    async with host.node(wanted()) as started:
+        await host.allow(started)
+        yield started
+
+
+def offered(node: WholeNode, device: str = PAGES) -> int:
+    found = node.devices().get(device)
+    text = found["capacity"]["size"]["value"] if found else "0"
+    units = {"Gi": GIB, "Mi": MIB, "Ki": 1024}
+    return next((int(text[:-2]) * size for unit, size in units.items() if text.endswith(unit)), 0) or int(text)
+
+
+async def prepare(node: WholeNode, number: int, device: str, size: int) -> None:
+    result = share(device, 1) | {"driver": DRIVER, "consumedCapacity": {"size": str(size)}}
+    node.claim(claim_object(number, [result], pods=[f"pod-{number}"]))
+    await node.plugins[DRIVER].prepare_one(ref(number))
+
+
+async def reported(node: WholeNode, reason: str) -> str:
+    """Waits for a reason of the condition; returns its message."""
+
+    def condition() -> dict[str, Any]:
+        return node.condition("MemoryReady")
+
+    await node.api.until(lambda: condition().get("reason") == reason and condition()["status"] == "True")
+    return str(condition().get("message", ""))
+
+
+async def test_wanted_pages_are_made_and_offered(host: Host, node: WholeNode) -> None:
+    before = offered(node, MEMORY)
+    node.configure(wanted(512, 100))
+    await host.until(512, 100)
+    await node.api.until(lambda: offered(node) == GIB)
+    assert offered(node, MEMORY) == before - 448 * 2 * MIB
+    await reported(node, "Ready")
+    assert 'dra_memory_wanted_pages{kind="hugepages_2Mi"} 612' in (await node.probe("/metrics"))[1]
+    assert 'dra_memory_own_pages{kind="hugepages_2Mi"} 484' in (await node.probe("/metrics"))[1]
+
+
+async def test_own_pages_are_given_back_when_the_settings_want_fewer(host: Host, node: WholeNode) -> None:
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    node.configure(wanted(100))
+    await host.until(100, 64)
+    node.configure(wanted())
+    await host.until(64, 64)
+    await node.api.until(lambda: offered(node) == 128 * MIB)
+
+
+@pytest.mark.parametrize("settings", [wanted(512, enabled=False), None], ids=["off", "no config"])
+async def test_own_pages_are_given_back_when_memory_is_not_offered_any_more(
+    host: Host, node: WholeNode, settings: CpuNodeSpec | None
+) -> None:
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    if settings is None:
+        node.api.remove("cpunodes", NODE)
+    else:
+        node.configure(settings)
+    await host.until(64, 64)
+
+
+async def test_pages_stay_while_the_node_settles(host: Host, node: WholeNode) -> None:
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    await node.api.until(lambda: offered(node) == GIB)
+    node.configure(wanted(enabled=False, settle_seconds=1))
+    await node.api.until(lambda: node.condition("ConfigApplied").get("reason") == "Settling")
+    assert host.pages() == 512
+    await host.until(64, 64)
+
+
+async def test_promised_pages_are_given_back_when_the_claim_ends(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dracpu_agent.work.provisioning.AGAIN_SECONDS", 0.01)
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    await node.api.until(lambda: offered(node) == GIB)
+    await prepare(node, 1, PAGES, 256 * MIB)
+    node.configure(wanted())
+    await host.until(128, 64)
+    await node.plugins[DRIVER].unprepare_one(ref(1))
+    await host.until(64, 64)
+
+
+async def test_promised_memory_is_not_made_into_pages(host: Host, node: WholeNode) -> None:
+    await node.api.until(lambda: offered(node, MEMORY))
+    await prepare(node, 1, MEMORY, offered(node, MEMORY) // MIB * MIB - 20 * MIB)
+    node.configure(wanted(512))
+    await host.until(74, 64)
+    message = await reported(node, "ProvisionIncomplete")
+    assert message.startswith("74 of 512 pages of hugepages_2Mi on NUMA node 0 are there: the rest of the NUMA node's")
+
+
+async def test_the_next_agent_gives_back_what_this_one_has_made(host: Host, node: WholeNode) -> None:
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    await host.restart(node, lambda: node.configure(wanted()))
+    await host.until(64, 64)
+
+
+async def test_pages_of_a_machine_that_was_restarted_are_not_taken_away(host: Host, node: WholeNode) -> None:
+    """They are those of its command line then."""
+    node.configure(wanted(512, 512))
+    await host.until(512, 512)
+
+    def reboot() -> None:
+        host.boot("second")
+        host.set(512, numa=0)
+        host.set(64, numa=1)
+        node.configure(wanted(1, 100))
+
+    await host.restart(node, reboot)
+    await host.until(512, 100)
+
+
+async def test_pages_that_others_take_away_are_made_again(host: Host, node: WholeNode) -> None:
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    await node.api.until(lambda: offered(node) == GIB)
+    host.set(100)
+    node.read_machine_again()
+    await host.until(512, 64)
+
+
+async def test_pages_that_others_add_stay(host: Host, node: WholeNode) -> None:
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    await node.api.until(lambda: offered(node) == GIB)
+    host.set(600)
+    node.read_machine_again()
+    await node.api.until(lambda: offered(node) == 600 * 2 * MIB)
+    node.configure(wanted())
+    await host.until(152, 64)
+
+
+async def test_a_kernel_that_makes_fewer_pages_is_asked_again(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most, write = [300], PagePools.write
+
+    def fewer(pools: PagePools, change: Change) -> None:
+        write(pools, replace(change, then=min(change.then, most[0])))
+
+    monkeypatch.setattr(PagePools, "write", fewer)
+    node.configure(wanted(512, 100))
+    await host.until(300, 100)
+    message = await reported(node, "ProvisionIncomplete")
+    assert message.startswith("300 of 512 pages of hugepages_2Mi on NUMA node 0 are there: the kernel found no more")
+    most[0] = 1000
+    monkeypatch.setattr("dracpu_agent.work.provisioning.AGAIN_SECONDS", 0.01)
+    node.configure(wanted(511, 100))  # other settings are tried at once
+    await host.until(511, 100)
+    await reported(node, "Ready")
+
+
+async def test_an_agent_that_may_not_write_says_what_to_do(host: Host) -> None:
+    async with host.node(wanted(512)) as node:
+        write_cgroups(node.root / "cgroups", "kubepods/besteffort")
+        node.read_machine_again()
+        message = await reported(node, "ProvisionIncomplete")
+        assert "install the chart with agent.memory.provision=true" in message
+        await host.allow(node)
+        await host.until(512, 64)
+        await reported(node, "Ready")
+
+
+async def test_settings_for_a_numa_node_without_memory_are_refused(node: WholeNode) -> None:
+    node.configure(wanted(1, 1, 1))
+    await node.api.until(lambda: node.condition("ConfigApplied").get("reason") == "Refused")
+    assert "memory.provision names NUMA node 2, which has no memory here" in node.condition("ConfigApplied")["message"]
