@@ -114,6 +114,11 @@ def offered(node: WholeNode, device: str = PAGES) -> int:
     return next((int(text[:-2]) * size for unit, size in units.items() if text.endswith(unit)), 0) or int(text)
 
 
+def provisioned(node: WholeNode) -> list[dict[str, int]]:
+    """Returns how many pages the CpuNode shows as wanted, and as there."""
+    return [place["provisioned"] for place in node.status.get("memory", ()) if "provisioned" in place]
+
+
 async def prepare(node: WholeNode, number: int, device: str, size: int) -> None:
     result = share(device, 1) | {"driver": DRIVER, "consumedCapacity": {"size": str(size)}}
     node.claim(claim_object(number, [result], pods=[f"pod-{number}"]))
@@ -136,6 +141,7 @@ async def test_wanted_pages_are_made_and_offered(host: Host, node: WholeNode) ->
     await host.until(512, 100)
     await node.api.until(lambda: offered(node) == GIB)
     assert offered(node, MEMORY) == before - 448 * 2 * MIB
+    await node.api.until(lambda: provisioned(node) == [{"wanted": 512, "got": 512}, {"wanted": 100, "got": 100}])
     await reported(node, "Ready")
     assert 'dra_memory_wanted_pages{kind="hugepages_2Mi"} 612' in (await node.probe("/metrics"))[1]
     assert 'dra_memory_own_pages{kind="hugepages_2Mi"} 484' in (await node.probe("/metrics"))[1]
@@ -250,6 +256,7 @@ async def test_a_kernel_that_makes_fewer_pages_is_asked_again(
     monkeypatch.setattr(PagePools, "write", fewer)
     node.configure(wanted(512, 100))
     await host.until(300, 100)
+    await node.api.until(lambda: {"wanted": 512, "got": 300} in provisioned(node))
     message = await reported(node, "ProvisionIncomplete")
     assert message.startswith("300 of 512 pages of hugepages_2Mi on NUMA node 0 are there: the kernel found no more")
     most[0] = 1000

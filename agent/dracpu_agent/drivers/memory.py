@@ -275,7 +275,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def status(self) -> Mapping[str, Any]:
         """What there is of each kind on each NUMA node, and what of it is promised; nothing where nothing ever was."""
         there = self.room() if self.offers else {}
-        found = memory_status(self.inventory, there, self.promised(), self.use.shown)
+        found = memory_status(self.inventory, there, self.promised(), self.use.shown, self.wanted_pages())
         return {"memory": found} if found else {}
 
     def used(self, claim: MemoryClaim) -> Sequence[Mapping[str, Any]]:

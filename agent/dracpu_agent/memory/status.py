@@ -3,18 +3,27 @@ quantities; and what the command `state` shows of a claim's use.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.memory.own_pages import count
 from dracpu_api.quantity import format_binary
+
+_NOTHING: Final[Mapping[Place, int]] = MappingProxyType({})
 
 
 def memory_status(
-    inventory: Inventory, there: Mapping[Place, int], promised: Mapping[Place, int], used: Mapping[Place, int]
+    inventory: Inventory,
+    there: Mapping[Place, int],
+    promised: Mapping[Place, int],
+    used: Mapping[Place, int],
+    wanted: Mapping[Place, int] = _NOTHING,
 ) -> list[dict[str, Any]]:
-    """An entry for each place of which claims can have something, or have something. `used` has the places where it is
-    known what the containers of these claims use."""
+    """An entry for each place of which claims can have something, or have something, or where the settings want pages.
+    `used` has the places where it is known what the containers of these claims use, and `wanted` the number of pages
+    that the settings want."""
     totals = _totals(inventory)
     return [
         {
@@ -24,8 +33,9 @@ def memory_status(
             "reserved": format_binary(max(0, totals.get(place, 0) - there.get(place, 0))),
             "promised": format_binary(promised.get(place, 0)),
             **({"used": format_binary(used[place])} if place in used else {}),
+            **({"provisioned": _provisioned(inventory, place, wanted[place])} if place in wanted else {}),
         }
-        for place in sorted({*there, *promised})
+        for place in sorted({*there, *promised, *wanted})
     ]
 
 
@@ -40,6 +50,10 @@ def use_of(sizes: Mapping[Place, int], used: Mapping[Place, int]) -> list[dict[s
         }
         for place, size in sorted(sizes.items())
     ]
+
+
+def _provisioned(inventory: Inventory, place: Place, wanted: int) -> Mapping[str, int]:
+    return {"wanted": wanted, "got": min(wanted, count(inventory, place))}
 
 
 def _totals(inventory: Inventory) -> Mapping[Place, int]:

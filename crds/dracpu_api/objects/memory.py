@@ -22,6 +22,15 @@ class FleetMemory(Object):
     """What claims can still get."""
 
 
+class Provisioned(Object):
+    """Hugepages that the settings want on a NUMA node (memory.provision)."""
+
+    wanted: Int
+    """How many pages the NUMA node is to have."""
+    got: Int
+    """How many of them there are."""
+
+
 class NodeMemory(Object):
     """One kind of memory on one NUMA node, in bytes as quantities."""
 
@@ -37,6 +46,8 @@ class NodeMemory(Object):
     """What claims hold."""
     used: str | None = None
     """What the containers of these claims use; absent when it is not known."""
+    provisioned: Provisioned | None = None
+    """How many pages memory.provision wants, and how many of them there are; absent where it names none."""
 
 
 FleetMemories = Annotated[
