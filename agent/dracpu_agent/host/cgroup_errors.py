@@ -53,7 +53,7 @@ class CgroupTimeoutError(CgroupError):
 
 
 def refusal(error: OSError, path: Path, mount: Path) -> CgroupError:
-    """What the kernel's refusal to open, read or write something at the path of a cgroup means."""
+    """The error for a refusal of the kernel to open, read or write something at the path of a cgroup."""
     path = path / error.filename if isinstance(error.filename, str) else path
     if error.errno in _GONE:
         return PodGoneError(f"{path} does not exist any more: the pod has ended, and needs no limits")

@@ -20,7 +20,7 @@ SLICE: Final = ".slice"
 CPUSET: Final = "cpuset"
 QOS_CLASSES: Final = ("burstable", "besteffort")  # Guaranteed pods are directly in the cgroup of all pods
 # of containerd and CRI-O, with the cgroup drivers cgroupfs and systemd; crun may add a cgroup below that of systemd
-NAMES_OF_CONTAINERS: Final = ("{}", "crio-{}", "cri-containerd-{}.scope", "crio-{}.scope/container", "crio-{}.scope")
+_NAMES_OF_CONTAINERS: Final = ("{}", "crio-{}", "cri-containerd-{}.scope", "crio-{}.scope/container", "crio-{}.scope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class CgroupTree:
     def without_cpuset(self) -> str:
         """The cgroup that lacks the cpuset controller, so that no pod in it can be given CPUs; "" if none does.
 
-        If the root has the controller, the kubelet requires it of the cgroups of all pods itself, and says so loudly.
+        If the root has the controller, the kubelet requires it of the cgroups of all pods itself, and fails loudly.
         """
         pods = self.pods_cgroup() or self.mount
         controllers = _words(pods / "cgroup.controllers")
@@ -59,15 +59,11 @@ class CgroupTree:
         pods = self.pods_cgroup()
         if pods is None:
             return None
-        for pod in cgroups_of(pods, pod_uid):
-            for name in NAMES_OF_CONTAINERS:
-                cgroup = pod / name.format(container_id.replace("/", ""))
-                # an unset cpuset is that of the parent
-                text = (read_text(f"{cgroup}/cpuset.cpus") or "").strip() or read_text(
-                    f"{cgroup}/cpuset.cpus.effective"
-                )
-                if text is not None and text.strip():
-                    return parse_list(text, f"{cgroup}/cpuset.cpus")
+        for cgroup in cgroups_of_container(pods, pod_uid, container_id):
+            # an unset cpuset is that of the parent
+            text = (read_text(f"{cgroup}/cpuset.cpus") or "").strip() or read_text(f"{cgroup}/cpuset.cpus.effective")
+            if text is not None and text.strip():
+                return parse_list(text, f"{cgroup}/cpuset.cpus")
         return None
 
     def pods_cgroup(self) -> Path | None:
@@ -105,13 +101,20 @@ def cgroups_of(pods: Path, uid: str) -> Iterator[Path]:
         yield _inner(parent, f"pod{uid}".replace("/", ""))
 
 
+def cgroups_of_container(pods: Path, uid: str, container_id: str) -> Iterator[Path]:
+    """Where a container's cgroup is: in the one of its pod, with the name that its runtime gives it."""
+    for pod in cgroups_of(pods, uid):
+        for name in _NAMES_OF_CONTAINERS:
+            yield pod / name.format(container_id.replace("/", ""))
+
+
 def qos_cgroups(pods: Path) -> Sequence[Path]:
     """The cgroups in which the kubelet creates those of pods; the first, of Guaranteed pods, is that of all pods."""
     return [pods, *(_inner(pods, qos) for qos in QOS_CLASSES)]
 
 
 def _inner(parent: Path, name: str) -> Path:
-    """The path of a cgroup in this parent, whose name tells the kubelet's cgroup driver."""
+    """The path of a cgroup in this parent; the kubelet's cgroup driver shows in the parent's name."""
     if not parent.name.endswith(SLICE):
         return parent / name
     return parent / f"{parent.name.removesuffix(SLICE)}-{name.replace('-', '_')}{SLICE}"

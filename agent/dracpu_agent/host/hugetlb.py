@@ -35,12 +35,12 @@ class ControlFiles(Protocol):
 
 def limit_file(page: int) -> str:
     """The name of the file that limits the use of pages of this size."""
-    return f"{CONTROLLER}.{size_text(page)}.max"
+    return limit_files(page)[0]
 
 
 def limit_files(page: int) -> tuple[str, str]:
     """The names of the files that limit use and reservation of pages of this size."""
-    return limit_file(page), f"{CONTROLLER}.{size_text(page)}.rsvd.max"
+    return Kind(page).limit_files
 
 
 def size_text(page: int) -> str:

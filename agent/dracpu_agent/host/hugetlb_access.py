@@ -65,7 +65,7 @@ def _problem_in(tree: Directory, pods: Path | None) -> str:
 
 
 def not_passed_on(parent: Path) -> str:
-    """What to do where a cgroup's children lack the controller."""
+    """The text for a cgroup whose children lack the controller, with a remedy."""
     return (
         f"{parent} does not pass the {CONTROLLER} controller on to the cgroups in it: write +{CONTROLLER} to"
         f" {parent / _PASSED_ON} on the node, or restart the kubelet, which normally does that when it starts"
@@ -84,7 +84,7 @@ def _without_controller(tree: Directory, pods: Path) -> Iterator[str]:
     for parent, inner in pairwise([*reversed(above), pods]):
         if CONTROLLER not in _words(tree, inner, CONTROLLERS, CONTROLLER):
             yield not_passed_on(parent)
-    # what a QoS class without pods passes on says nothing: the kubelet enables it with the first cgroup of a pod
+    # cgroups within a QoS class are not looked at: the kubelet passes the controller on with the first pod in it
     for qos in qos_cgroups(pods)[1:]:
         if CONTROLLER not in _words(tree, qos, CONTROLLERS, CONTROLLER):
             yield not_passed_on(pods)

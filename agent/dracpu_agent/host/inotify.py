@@ -1,7 +1,7 @@
 """Reports which files were modified, with the kernel's inotify.
 
 The kernel reports every write to a file of a cgroup, also one that changes nothing. Most kernels report neither that
-such a file was removed nor that its cgroup was: whoever learns that a pod has ended removes the watches of its files.
+such a file was removed nor that its cgroup was: the watches of a pod's files have to be removed when it has ended.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class WatchLimitError(WatchError):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has changed since the last look."""
+    """The files that have changed since the last look."""
 
     modified: frozenset[Path]
     ended: frozenset[Path]  # the file was removed, or its file system unmounted; it is not watched any more

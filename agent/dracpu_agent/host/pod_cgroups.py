@@ -1,7 +1,7 @@
 """Opens the cgroups of pods and of their containers, in such a way that no name and no link leads to another place."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Final
 
 from dracpu_agent.host.beneath import Directory
 from dracpu_agent.host.cgroup_errors import InvalidIdError, refusal
-from dracpu_agent.host.cgroups import NAMES_OF_CONTAINERS, CgroupTree, cgroups_of
+from dracpu_agent.host.cgroups import CgroupTree, cgroups_of, cgroups_of_container
 
 _POD_UID: Final = re.compile(r"[0-9a-zA-Z-]{1,128}")  # static pods have a hash without dashes
 _CONTAINER_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_.-]{0,127}")
@@ -33,7 +33,7 @@ class PodCgroups:
     def pod(self, pod_uid: str) -> Iterator[Directory | None]:
         """The pod's cgroup; None if it has none. Raises CgroupError, also for what the kernel refuses within."""
         _check(pod_uid, _POD_UID, "UID of a pod")
-        yield from self._opened(pod_uid, ("",))
+        yield from self._opened(lambda pods: cgroups_of(pods, pod_uid))
 
     @contextmanager
     def container(self, pod_uid: str, container_id: str) -> Iterator[Directory | None]:
@@ -41,12 +41,12 @@ class PodCgroups:
         CgroupError, also for what the kernel refuses within."""
         _check(pod_uid, _POD_UID, "UID of a pod")
         _check(container_id, _CONTAINER_ID, "id of a container")
-        yield from self._opened(pod_uid, tuple(name.format(container_id) for name in NAMES_OF_CONTAINERS))
+        yield from self._opened(lambda pods: cgroups_of_container(pods, pod_uid, container_id))
 
-    def _opened(self, pod_uid: str, inner: Sequence[str]) -> Iterator[Directory | None]:
+    def _opened(self, paths: Callable[[Path], Iterable[Path]]) -> Iterator[Directory | None]:
         place = self._tree.mount
         try:
-            found = self._find(pod_uid, inner)
+            found = self._find(paths)
             if found is None:
                 yield None
                 return
@@ -56,13 +56,13 @@ class PodCgroups:
         except OSError as error:
             raise refusal(error, place, self._tree.mount) from error
 
-    def _find(self, pod_uid: str, inner: Sequence[str]) -> Directory | None:
-        """The first that exists of the paths within the pod's cgroup."""
+    def _find(self, paths: Callable[[Path], Iterable[Path]]) -> Directory | None:
+        """The first that exists of the paths in the cgroup of all pods."""
         pods = self.path_of_all_pods()
         if pods is None:
             return None
         with Directory.at(self._tree.mount) as mount:
-            for cgroup in (pod / path for pod in cgroups_of(pods, pod_uid) for path in inner):
+            for cgroup in paths(pods):
                 found = mount.beneath(cgroup.relative_to(self._tree.mount).parts)
                 if found is not None:
                     return found

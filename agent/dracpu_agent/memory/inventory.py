@@ -66,7 +66,7 @@ class SteadySurplus:
         self._recent: deque[Mapping[tuple[int, int], int]] = deque([_surplus(first)], maxlen=looks)
 
     def follow(self, found: Inventory) -> Inventory:
-        """What was found at the next look, with the surplus pages that count."""
+        """The inventory of the next look, with the surplus pages that count."""
         self._recent.append(_surplus(found))
         return replace(found, nodes=tuple(map(self._steady, found.nodes)))
 

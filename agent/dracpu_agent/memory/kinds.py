@@ -41,6 +41,11 @@ class Kind:
         text = format_binary(self.page)
         return f"{text[:-2]}{text[-2].upper()}B"
 
+    @cached_property
+    def limit_files(self) -> tuple[str, str]:
+        """The files of a cgroup that limit how many of its pages are used, and how many are reserved."""
+        return f"hugetlb.{self.cgroup_name}.max", f"hugetlb.{self.cgroup_name}.rsvd.max"
+
     def __str__(self) -> str:
         return self.name
 

@@ -28,11 +28,7 @@ def memory_limits(sizes: Mapping[Place, int], spec_limit: int | None, with_memor
 def page_limits(bytes_by_size: Mapping[int, int]) -> dict[str, str]:
     """The files of a cgroup that limit its hugepages: those in use, and those reserved. `mmap` fails beyond the second
     one; without the first one a program would be killed when it touches its pages."""
-    return {
-        f"hugetlb.{Kind(page).cgroup_name}.{file}": str(limit)
-        for page, limit in bytes_by_size.items()
-        for file in ("max", "rsvd.max")
-    }
+    return {file: str(limit) for page, limit in bytes_by_size.items() for file in Kind(page).limit_files}
 
 
 def pages_in(sizes: Mapping[Place, int]) -> dict[int, int]:

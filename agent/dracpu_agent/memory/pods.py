@@ -51,22 +51,22 @@ class PodPages:
         self._own.pop(pod_uid, None)
 
     def claimed(self, pod_uid: str) -> Pages:
-        """What the claims of a pod have."""
+        """The pages that the claims of a pod have."""
         return self._claimed.get(pod_uid, {})
 
     def own(self, pod_uid: str) -> Pages:
-        """What the spec of a pod asks for, as far as it is known."""
+        """The pages that the spec of a pod requests, as far as they are known."""
         return self._own.get(pod_uid, {})
 
     def limits(self, pod_uid: str) -> Pages:
-        """What the cgroup of a pod has to allow."""
+        """The limits that the cgroup of a pod needs."""
         claimed = self.claimed(pod_uid)
         return {page: own + claimed.get(page, 0) for page, own in self.own(pod_uid).items()}
 
     def limits_to_write(self, pod_uid: str, found: Pages, written: Pages) -> Pages:
-        """What to write into a cgroup that has the limits `found`, where `written` is what the agent wrote last. Sizes
-        that the cgroup cannot limit are left out unless claims have them: writing those fails with the reason. A pod
-        that may have a claim that cannot be decoded keeps at least what it has."""
+        """The limits to write into a cgroup that has the limits `found`; `written` are those that the agent wrote last.
+        Sizes that the cgroup cannot limit are left out unless claims have them: writing those fails with the reason. A
+        pod that may have a claim that cannot be decoded keeps at least what it has."""
         own, claimed = self.own(pod_uid), self.claimed(pod_uid)
         pages = (own.keys() & found.keys()) | (claimed.keys() - found.keys())
         limits = {page: own.get(page, 0) + claimed.get(page, 0) for page in sorted(pages)}

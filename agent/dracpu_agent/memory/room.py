@@ -17,7 +17,7 @@ RESERVED_AT_LEAST: Final = 0.05  # of each NUMA node: the kernel's own memory an
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the settings say about memory."""
+    """The part of the settings that decides which memory is offered."""
 
     sizes: frozenset[int] | None = None  # of hugepages to offer, in bytes; None: every size that has pages
     reserved: Mapping[Place, int] = field(default_factory=dict)  # bytes; a place of ordinary memory has a default
@@ -45,9 +45,9 @@ def room(inventory: Inventory, wishes: Wishes, system: int = 0, with_cpus: Colle
 
 
 def capacity(there: int, counted: int, uncounted: int) -> int:
-    """What a device offers. The scheduler subtracts what claims consume that it knows (`counted`); other claims still
-    hold something too (`uncounted`), such as those that linger. A promise that cannot be kept leaves the capacity at
-    what is consumed, so that the scheduler refuses any further amount."""
+    """The amount that a device offers. The scheduler subtracts what claims consume that it knows (`counted`); other
+    claims still hold something too (`uncounted`), such as those that linger. A promise that cannot be kept leaves the
+    capacity at what is consumed, so that the scheduler refuses any further amount."""
     return max(there - uncounted, counted)
 
 

@@ -30,7 +30,7 @@ class Poll:
 
 
 class PolledReading(Generic[T]):
-    """What was read last of something that nobody notifies of; `value` is that reading."""
+    """The last reading of something that notifies nobody of its changes, in `value`."""
 
     def __init__(self, read: Callable[[], T], first: T, seconds: float) -> None:
         """`read` blocks. `first` is the value before the first look."""
