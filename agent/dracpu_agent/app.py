@@ -42,9 +42,9 @@ from dracpu_agent.service import Companion, DriverService, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.version import __version__
 from dracpu_agent.work.changes import Changes
-from dracpu_agent.work.cpu_manager import CpuManagerWatch
 from dracpu_agent.work.delegation import Delegation
 from dracpu_agent.work.following import Following
+from dracpu_agent.work.kubelet_manager import ManagerWatch
 from dracpu_agent.work.lingering import Lingering
 from dracpu_agent.work.outcomes import Outcomes
 from dracpu_agent.work.pinning import Pinning
@@ -92,7 +92,7 @@ class Agent:
         cpu_node = CpuNodeWatch(api, options.node_name, self._settings.apply, status.observe)
         self._hotplug = Hotplug(machine, lambda: node.topology, outcomes.replug, changes.report)
         self._delegation = Delegation(machine.cgroups, changes)
-        self._cpu_manager = CpuManagerWatch(PodResources(options.kubelet_root), changes)
+        self._cpu_manager = ManagerWatch("CPU manager", PodResources(options.kubelet_root).assigns_cpus, changes)
         pinning = Pinning(
             node, self._learn_consumers, outcomes.pushed, self._read_cpus, self._ready_pod, self._check_resize
         )

@@ -22,6 +22,7 @@ from dracpu_agent.host.page_pools import PagePools
 from dracpu_agent.host.pod_limits import PodLimits
 from dracpu_agent.host.pod_pages import PodPagesReader
 from dracpu_agent.host.reserved_pages import ReservedPages
+from dracpu_agent.kubelet.pod_resources import PodResources
 from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.memory.resizing import problem_of_resize
 from dracpu_agent.observe.exposition import Counter
@@ -30,6 +31,7 @@ from dracpu_agent.report.conditions import Condition
 from dracpu_agent.report.memory import memory_condition, shared_pages_condition
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
+from dracpu_agent.work.kubelet_manager import ManagerWatch
 from dracpu_agent.work.memory_kills import MemoryKills
 from dracpu_agent.work.memory_use import MemoryUse
 from dracpu_agent.work.memory_watch import MemoryWatch
@@ -74,6 +76,9 @@ class MemoryCompanion:
             partial(api.get, NODES, options.node_name, from_cache=True),
             shared.changes,
         )
+        self._manager = ManagerWatch(
+            "memory manager", PodResources(options.kubelet_root).assigns_memory, shared.changes
+        )
         self._limits = PageLimits(driver, self._cgroups, shared.state_file, shared.changes, repairs.count)
         self._kills = MemoryKills(
             shared.node, driver, OomReader(options.memory_cgroups, tree), shared.changes, shared.events, kills.count
@@ -92,6 +97,7 @@ class MemoryCompanion:
             "cgroups of memory": self._tree.run,
             "kills at claims of memory": self._kills.run,
             "use of memory": self._use.run,
+            "memory manager": self._manager.run,
         }
 
     async def recovered(self) -> None:
@@ -159,6 +165,7 @@ class MemoryCompanion:
     def kubelet_registered(self) -> None:
         """The kubelet has registered the driver, perhaps after a restart."""
         self._watch.kubelet_registered()
+        self._manager.ask_again()
 
     def read_again(self) -> None:
         """Reads the machine at once instead of at the next poll."""
@@ -175,6 +182,7 @@ class MemoryCompanion:
             not_writable=problems.pages,
             without_limits=problems.memory,
             not_provisioned=self._provisioning.problem,
+            static_manager=self._manager.static,
         )
         return tuple(filter(None, (ready, shared_pages_condition(self._driver))))
 

@@ -74,6 +74,7 @@ class NodeReason(StrEnum):
     PROMISE_NOT_KEPT = "PromiseNotKept"
     PROVISION_INCOMPLETE = "ProvisionIncomplete"
     READY = "Ready"
+    STATIC_MEMORY_MANAGER = "StaticMemoryManager"
     # PagesSharedWithKubelet
     PAGES_ALLOCATABLE = "PagesAllocatable"
 

@@ -1,6 +1,7 @@
 """The kubelet's pod-resources socket, for tests of the agent alone.
 
 async with pod_resources(root, cpus=[2, 3]):      # a kubelet whose CPU manager is static and may assign CPUs 2-3
+async with pod_resources(root, memory=True):      # a kubelet whose memory manager is static
 """
 
 import contextlib
@@ -13,15 +14,16 @@ import grpc.aio
 from dracpu_agent.kubelet.proto.kubelet_podresources_pb2 import (
     AllocatableResourcesRequest,
     AllocatableResourcesResponse,
+    ContainerMemory,
 )
 
 
 @contextlib.asynccontextmanager
-async def pod_resources(root: Path, cpus: Sequence[int]) -> AsyncIterator[None]:
+async def pod_resources(root: Path, cpus: Sequence[int] = (), *, memory: bool = False) -> AsyncIterator[None]:
     """Serves the socket of one kubelet below its root; another one afterwards stands for a restarted kubelet."""
 
     async def answer(_request: AllocatableResourcesRequest, _context: object) -> AllocatableResourcesResponse:
-        return AllocatableResourcesResponse(cpu_ids=cpus)
+        return AllocatableResourcesResponse(cpu_ids=cpus, memory=[ContainerMemory()] if memory else [])
 
     method = grpc.unary_unary_rpc_method_handler(
         answer, AllocatableResourcesRequest.FromString, AllocatableResourcesResponse.SerializeToString

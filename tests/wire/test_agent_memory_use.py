@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cgroup_trees import write_limits, write_tree
+from fake_pod_resources import pod_resources
 from nodes import NODE, claim_object, machine, ref, share, spec
 from whole_agent import WholeNode, whole_node
 
@@ -127,3 +128,18 @@ async def test_nothing_is_shown_while_the_use_of_a_container_is_not_known(node: 
     await shown(node, {})
     use(cgroup, (100 * MI, 0))
     await shown(node, {"memory-0": "100Mi"})
+
+
+async def test_a_static_memory_manager_of_the_kubelet_is_a_warning_and_no_obstacle(node: WholeNode) -> None:
+    def reason() -> tuple[str, str]:
+        found = node.condition("MemoryReady")
+        return found["status"], found["reason"]
+
+    async with pod_resources(node.root, memory=True):
+        await node.start_kubelet()
+        await node.api.until(lambda: reason() == ("True", "StaticMemoryManager"))
+        node.claim(claim_object(1, [some("memory-numa000", 512 * MI, "a")], pods=["pod-1"]))
+        assert await node.plugins[DRIVER].prepare_one(ref(1))
+    async with pod_resources(node.root):
+        await node.start_kubelet()
+        await node.api.until(lambda: reason()[1] != "StaticMemoryManager")

@@ -1,8 +1,8 @@
-"""Asks the kubelet, on its pod-resources socket, whether its own CPU manager assigns CPUs to containers.
+"""Asks the kubelet, on its pod-resources socket, whether its own managers assign CPUs and memory to containers.
 
-It does so only with the policy static, which would silently override this driver's pinning. The kubelet's state file
-names the policy as well, but it cannot be mounted: the kubelet replaces the file, so that a mount of it keeps showing
-the former one, and the folder of the file has the secrets of all pods.
+They do so only with the policy static. That of the CPU manager would silently override this driver's pinning. The
+kubelet's state files name the policies as well, but they cannot be mounted: the kubelet replaces them, so that a mount
+keeps showing the former file, and their folder has the secrets of all pods.
 """
 
 from pathlib import Path
@@ -33,10 +33,18 @@ class PodResources:
         self._socket = kubelet_root / "pod-resources" / "kubelet.sock"
 
     async def assigns_cpus(self) -> bool | None:
-        """Returns True if the kubelet assigns CPUs to containers, and None if it has not created its socket yet.
+        """Returns True if the kubelet assigns CPUs to containers, and None if it has not created its socket yet. Raises
+        PodResourcesError."""
+        answer = await self._ask()
+        return None if answer is None else bool(answer.cpu_ids)
 
-        Raises PodResourcesError. Each call connects anew, because the kubelet replaces the socket when it starts.
-        """
+    async def assigns_memory(self) -> bool | None:
+        """Returns True if the kubelet assigns memory of NUMA nodes to containers, likewise."""
+        answer = await self._ask()
+        return None if answer is None else bool(answer.memory)
+
+    async def _ask(self) -> AllocatableResourcesResponse | None:
+        """Each call connects anew, because the kubelet replaces the socket when it starts."""
         try:
             if not await in_file_thread(self._socket.exists):
                 return None
@@ -49,7 +57,6 @@ class PodResources:
                 response_deserializer=AllocatableResourcesResponse.FromString,
             )
             try:
-                answer = await ask(AllocatableResourcesRequest(), timeout=ANSWER_SECONDS)
+                return await ask(AllocatableResourcesRequest(), timeout=ANSWER_SECONDS)
             except grpc.aio.AioRpcError as error:
                 raise PodResourcesError(f"the kubelet does not answer on {self._socket}: {error.details()}") from error
-        return bool(answer.cpu_ids)

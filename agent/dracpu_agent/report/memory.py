@@ -1,18 +1,31 @@
 """The conditions of the CpuNode that are about memory."""
 
+from typing import Final
+
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.report.conditions import Condition
 from dracpu_api.conditions import NodeCondition, NodeReason
 from dracpu_api.quantity import format_binary
 
+_STATIC: Final = (
+    "the kubelet's memory manager has the policy Static: it binds Guaranteed pods to NUMA nodes, and what claims hold "
+    "there is not in its records; set memoryManagerPolicy to None, delete memory_manager_state and restart the kubelet"
+)
+
 
 def memory_condition(
-    driver: MemoryDriver, *, unreadable: str, not_writable: str, without_limits: str = "", not_provisioned: str = ""
+    driver: MemoryDriver,
+    *,
+    unreadable: str,
+    not_writable: str,
+    without_limits: str = "",
+    not_provisioned: str = "",
+    static_manager: bool = False,
 ) -> Condition | None:
     """Whether claims of memory get what they ask for; None where the settings do not enable memory. `unreadable` is why
     the machine's memory cannot be read, `not_writable` why limits of pods' hugepages cannot be written,
     `without_limits` why not even ordinary memory can be limited, and `not_provisioned` why there are fewer hugepages
-    than the settings want."""
+    than the settings want. With `static_manager`, the kubelet binds pods, too."""
     if not (driver.enabled or driver.settling or driver.ledger.claims):
         return None
     kind = NodeCondition.MEMORY_READY
@@ -25,15 +38,18 @@ def memory_condition(
             "settings reserve more; nothing more is promised there until claims end or pages come back"
         )
         return Condition(kind, False, NodeReason.PROMISE_NOT_KEPT, message)
+    remarks = []
+    if static_manager:
+        remarks.append((NodeReason.STATIC_MEMORY_MANAGER, _STATIC))
     if unreadable:
-        message = f"the agent works with what it read last: {unreadable}"
-        return Condition(kind, True, NodeReason.MEMORY_UNREADABLE, message)
+        remarks.append((NodeReason.MEMORY_UNREADABLE, f"the agent works with what it read last: {unreadable}"))
     if driver.system is None:
         message = "ordinary memory is offered when the kubelet has reported how much of it pods can have"
-        return Condition(kind, True, NodeReason.WAITING, message)
-    return Condition(
-        kind, True, NodeReason.PROVISION_INCOMPLETE if not_provisioned else NodeReason.READY, not_provisioned
-    )
+        remarks.append((NodeReason.WAITING, message))
+    if not_provisioned:
+        remarks.append((NodeReason.PROVISION_INCOMPLETE, not_provisioned))
+    reason = remarks[0][0] if remarks else NodeReason.READY
+    return Condition(kind, True, reason, "; ".join(message for _, message in remarks))
 
 
 def shared_pages_condition(driver: MemoryDriver) -> Condition | None:

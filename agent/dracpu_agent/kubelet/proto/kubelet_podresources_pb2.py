@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5dracpu_agent/kubelet/proto/kubelet_podresources.proto\x12\x02v1\"\x1d\n\x1b\x41llocatableResourcesRequest\"/\n\x1c\x41llocatableResourcesResponse\x12\x0f\n\x07\x63pu_ids\x18\x02 \x03(\x03\x32r\n\x12PodResourcesLister\x12\\\n\x17GetAllocatableResources\x12\x1f.v1.AllocatableResourcesRequest\x1a .v1.AllocatableResourcesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5dracpu_agent/kubelet/proto/kubelet_podresources.proto\x12\x02v1\"\x1d\n\x1b\x41llocatableResourcesRequest\"T\n\x1c\x41llocatableResourcesResponse\x12\x0f\n\x07\x63pu_ids\x18\x02 \x03(\x03\x12#\n\x06memory\x18\x03 \x03(\x0b\x32\x13.v1.ContainerMemory\"\x11\n\x0f\x43ontainerMemory2r\n\x12PodResourcesLister\x12\\\n\x17GetAllocatableResources\x12\x1f.v1.AllocatableResourcesRequest\x1a .v1.AllocatableResourcesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_start=61
   _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_end=90
   _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_start=92
-  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_end=139
-  _globals['_PODRESOURCESLISTER']._serialized_start=141
-  _globals['_PODRESOURCESLISTER']._serialized_end=255
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_end=176
+  _globals['_CONTAINERMEMORY']._serialized_start=178
+  _globals['_CONTAINERMEMORY']._serialized_end=195
+  _globals['_PODRESOURCESLISTER']._serialized_start=197
+  _globals['_PODRESOURCESLISTER']._serialized_end=311
 # @@protoc_insertion_point(module_scope)

@@ -38,19 +38,40 @@ class AllocatableResourcesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CPU_IDS_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cpu_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """the CPUs that the CPU manager may assign to containers; none with the policy "none" """
+
+    @_builtins.property
+    def memory(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerMemory]:
+        """likewise of the memory manager; none with the policy "None" """
 
     def __init__(
         self,
         *,
         cpu_ids: _abc.Iterable[_builtins.int] | None = ...,
+        memory: _abc.Iterable[Global___ContainerMemory] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_ids", b"cpu_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_ids", b"cpu_ids", "memory", b"memory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AllocatableResourcesResponse: _TypeAlias = AllocatableResourcesResponse  # noqa: Y015
+
+@_typing.final
+class ContainerMemory(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContainerMemory: _TypeAlias = ContainerMemory  # noqa: Y015

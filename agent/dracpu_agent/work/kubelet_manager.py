@@ -1,6 +1,7 @@
-"""Watches whether the kubelet's own CPU manager is static: it would override every pinning."""
+"""Watches whether one of the kubelet's own resource managers is static: it gives containers what claims hold."""
 
-from typing import Final, NoReturn, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, NoReturn
 
 import structlog
 
@@ -10,22 +11,17 @@ from dracpu_agent.work.polling import Poll
 
 POLL_SECONDS: Final = 30.0
 
-log = structlog.get_logger("cpu manager")
+log = structlog.get_logger("kubelet")
 
 
-class Kubelet(Protocol):
-    """Answers for the kubelet's CPU manager."""
-
-    async def assigns_cpus(self) -> bool | None:
-        """True if the kubelet assigns CPUs to containers; None if that is not known. Raises PodResourcesError."""
-        ...
-
-
-class CpuManagerWatch:
+class ManagerWatch:
     """Asks the kubelet every 30 s, and whenever the kubelet has started anew. `static` follows from its last answer."""
 
-    def __init__(self, kubelet: Kubelet, changes: Changes) -> None:
-        self._kubelet = kubelet
+    def __init__(self, manager: str, is_static: Callable[[], Awaitable[bool | None]], changes: Changes) -> None:
+        """`manager` is its name in the log; `is_static` returns None if that is not known, and raises
+        PodResourcesError."""
+        self._manager = manager
+        self._is_static = is_static
         self._changes = changes
         self._poll = Poll(POLL_SECONDS)
         self._problem = ""
@@ -43,7 +39,7 @@ class CpuManagerWatch:
 
     async def _ask(self) -> None:
         try:
-            static = await self._kubelet.assigns_cpus()
+            static = await self._is_static()
         except PodResourcesError as error:
             self._set_problem(str(error))
             return
@@ -54,5 +50,5 @@ class CpuManagerWatch:
 
     def _set_problem(self, problem: str) -> None:
         if problem and problem != self._problem:
-            log.warning("the policy of the kubelet's CPU manager is not known", error=problem)
+            log.warning("the policy of a manager of the kubelet is not known", manager=self._manager, error=problem)
         self._problem = problem
