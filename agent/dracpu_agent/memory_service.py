@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, Final
 
 from dracpu_agent.claims.held import HeldClaim
-from dracpu_agent.claims.memory_asks import MemoryAsk
-from dracpu_agent.claims.memory_claim import MemoryClaim, sizes_of
+from dracpu_agent.claims.memory_granting import asks_for_pages
 from dracpu_agent.claims.request import ClaimRequest
 from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.drivers.memory_promises import memory_of
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
@@ -107,17 +107,18 @@ class MemoryCompanion:
 
     async def before_grant(self, request: ClaimRequest[Any]) -> None:
         """Reads which hugepages are left for a claim of some; raises NotReadyError."""
-        if any(isinstance(ask, MemoryAsk) and ask.place.kind.is_huge for ask in request.asks):
+        if any(asks_for_pages(ask) for ask in request.asks):
             await self._pages.look()
 
     async def ready_claim(self, claim: HeldClaim[Any]) -> None:
         """Writes the limits of the claim's pod, if it has a cgroup already; raises NotReadyError, also for a claim of
         memory that nothing can limit."""
-        if not isinstance(claim, MemoryClaim):
+        memory = memory_of(claim)
+        if not memory:
             return
         if self._tree.value.memory:
             raise NotReadyError(f"claim {claim.ref}: memory cannot be limited: {self._tree.value.memory}")
-        if not pages_in(sizes_of(claim.grants)):
+        if not pages_in(memory):
             return
         if self._tree.value.pages:
             raise NotReadyError(f"claim {claim.ref}: limits of hugepages cannot be written: {self._tree.value.pages}")

@@ -44,6 +44,8 @@ class NodeState:
         self.cpus = CpuDriver(node_name, topology)
         self.claims: Holding[CpuAsk, CpuClaim] = Holding(self.cpus, self._users, self._changed)
         self._others = tuple(others)
+        for driver in others:
+            self.cpus.beside = driver.beside_cpus(self.cpus.ledger.claims) or self.cpus.beside
         holdings = (self.claims, *(Holding(driver, self._users, self._changed) for driver in others))
         self.holdings: Mapping[str, Holding[Any, Any]] = {holding.name: holding for holding in holdings}
         self._evidences = self._evidence()
@@ -102,7 +104,7 @@ class NodeState:
 
     def draining(self) -> tuple[ClaimRef, ...]:
         """Claims of devices of a former representation, which the slices do not show any more."""
-        return tuple(ref for driver in self.drivers() for ref in driver.draining())
+        return tuple(dict.fromkeys(ref for driver in self.drivers() for ref in driver.draining()))
 
     def deconfigure(self) -> None:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
@@ -203,12 +205,16 @@ class NodeState:
 
     def _admit(self, container: Container, uses: frozenset[Use], sharers: Sequence[Sharer]) -> None:
         for driver in self._others:
-            name = driver.names.driver
-            others = [(sharer.container, _devices_of(name, sharer.uses)) for sharer in sharers]
-            driver.admit(container, _devices_of(name, uses), others)
+            claims = {use.claim for use in uses if driver.concerns(use)}
+            others = [
+                (sharer.container, _devices_of(driver, sharer.uses))
+                for sharer in sharers
+                if any(use.claim in claims and driver.concerns(use) for use in sharer.uses)
+            ]
+            driver.admit(container, _devices_of(driver, uses), others)
 
     def _at_creation(self, container: Container, uses: frozenset[Use]) -> AtCreation:
-        found = [driver.at_creation(container, _devices_of(driver.names.driver, uses)) for driver in self._others]
+        found = [driver.at_creation(container, _devices_of(driver, uses)) for driver in self._others]
         return AtCreation(
             tuple(numa for one in found for numa in one.preferred_nodes),
             tuple(mount for one in found for mount in one.mounts),
@@ -217,7 +223,7 @@ class NodeState:
     def _limits_of(self, container: Container, uses: frozenset[Use]) -> Limits:
         limits: dict[str, str] = {}
         for driver in self._others:
-            limits |= driver.limits(container, _devices_of(driver.names.driver, uses))
+            limits |= driver.limits(container, _devices_of(driver, uses))
         return tuple(sorted(limits.items()))
 
     def _changed(self) -> None:
@@ -233,6 +239,6 @@ class NodeState:
             listener()
 
 
-def _devices_of(driver: str, uses: frozenset[Use]) -> frozenset[str]:
-    """The CDI devices of one driver."""
-    return frozenset(use.cdi_device for use in uses if use.claim.driver == driver)
+def _devices_of(driver: Driver[Any, Any], uses: frozenset[Use]) -> frozenset[str]:
+    """The CDI devices that concern a driver."""
+    return frozenset(use.cdi_device for use in uses if driver.concerns(use))

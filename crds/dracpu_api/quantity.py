@@ -16,12 +16,17 @@ _SUFFIX: Final = {
 
 def whole_number(quantity: str) -> int | None:
     """The quantity as a number of CPUs or bytes, or None if it is not a positive whole number."""
+    return whole_number_or_zero(quantity) or None
+
+
+def whole_number_or_zero(quantity: str) -> int | None:
+    """The quantity as a number of bytes, or None if it is not a whole number or is negative."""
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         return None
     number, suffix, exponent = match.groups()
     value = Decimal(number) * _SUFFIX.get(suffix, Decimal(1)) * Decimal(10) ** int(exponent or 0)
-    return int(value) if value > 0 and value == value.to_integral_value() else None
+    return int(value) if value >= 0 and value == value.to_integral_value() else None
 
 
 def format_binary(amount: int) -> str:

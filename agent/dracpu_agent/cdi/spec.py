@@ -13,7 +13,7 @@ from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.ledger import C
 from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze
 from dracpu_agent.placement.proof import CdiDevice
-from dracpu_api.names import DriverNames
+from dracpu_api.names import VARIABLES, DriverNames
 
 VERSION: Final = "0.6.0"  # CDI: the first version with annotations
 
@@ -86,12 +86,12 @@ def _record(spec: dict[str, Any], driver: DriverNames) -> Any:
 
 
 def _devices(spec: dict[str, Any], driver: DriverNames) -> Iterator[CdiDevice]:
-    """The devices, with those of their variables that are the driver's."""
+    """The devices, with those of their variables that drivers set: a claim of CPUs may have some of memory."""
     devices = spec.get("devices")
     for device in devices if isinstance(devices, list) else ():
         try:
             name, env = str(device["name"]), [str(entry) for entry in device["containerEdits"].get("env") or ()]
         except (AttributeError, KeyError, TypeError):
             continue
-        ours = [entry.partition("=") for entry in env if entry.startswith(driver.variables)]
+        ours = [entry.partition("=") for entry in env if entry.startswith(VARIABLES)]
         yield CdiDevice(f"{driver.cdi_kind}={name}", tuple((variable, value) for variable, _, value in ours))

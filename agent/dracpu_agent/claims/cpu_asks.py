@@ -4,7 +4,7 @@ Nothing is rounded or guessed here: the scheduler has rounded, and an amount tha
 that the claim was not allocated for the devices that this node publishes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.parameters import ClaimParameters, parameters_for
 from dracpu_agent.claims.request import Ask, ClaimAllocation, ClaimRequest, Json, read_request
 from dracpu_api import names
-from dracpu_api.quantity import whole_number
+from dracpu_api.quantity import whole_number, whole_number_or_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,13 @@ class CpuAsk(Ask):
 
     amount: int | None  # None: the device is not shared; the claim gets all of it
     parameters: ClaimParameters
+    memory: tuple[tuple[str, int], ...] = ()  # kinds and bytes, where the device offers memory beside its CPUs
     roots: frozenset[str] = frozenset()  # PCIe roots that its CPUs should be close to; not part of the allocation
 
     def terms(self) -> list[Any]:
         """The other values that the allocation depends on, for its digest."""
-        return [self.amount, self.parameters.as_json()]
+        memory = [list(map(list, self.memory))] if self.memory else []
+        return [self.amount, self.parameters.as_json(), *memory]
 
 
 CpuRequest = ClaimRequest[CpuAsk]
@@ -51,7 +53,10 @@ def _ask(allocation: ClaimAllocation, result: Json) -> CpuAsk:
             "config for each device",
         )
     amount = _amount(allocation, result)
-    return CpuAsk(result["request"], result["pool"], result["device"], result.get("shareID"), amount, parameters)
+    memory = tuple(_memory(allocation, result))
+    return CpuAsk(
+        result["request"], result["pool"], result["device"], result.get("shareID"), amount, parameters, memory
+    )
 
 
 def _amount(allocation: ClaimAllocation, result: Json) -> int | None:
@@ -64,3 +69,15 @@ def _amount(allocation: ClaimAllocation, result: Json) -> int | None:
             result, f"it asks for {quantity} of {names.CAPACITY_CPU}: request a whole number of at least 1"
         )
     return amount
+
+
+def _memory(allocation: ClaimAllocation, result: Json) -> Iterator[tuple[str, int]]:
+    """The kinds of memory of which the result consumes something; 0 means CPUs alone."""
+    consumed = result.get("consumedCapacity") or {}
+    for kind, capacity in sorted(names.CAPACITIES_BESIDE_CPUS.items()):
+        quantity = str(consumed.get(capacity, "0"))
+        size = whole_number_or_zero(quantity)
+        if size is None:
+            raise allocation.refused(result, f"it asks for {quantity} of {capacity}: request a whole number of bytes")
+        if size:
+            yield kind, size

@@ -1,24 +1,19 @@
 """Claims of the driver dra.memory: how many bytes of which kind each was granted on which NUMA node."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from dracpu_agent.claims.fields import Fields, RecordError
 from dracpu_agent.claims.grant import Grant
 from dracpu_agent.claims.held import HeldClaim, Variables
-from dracpu_agent.claims.ledger import Ledger
+from dracpu_agent.claims.memory_sizes import MemorySizes, beyond, named_by, place_and_size
 from dracpu_agent.memory.binding import Binding, Part
 from dracpu_agent.memory.kinds import Kind, Place
-from dracpu_agent.memory.room import node_text
 from dracpu_agent.placement.proof import CdiDevice
 from dracpu_api.names import MEMORY, DriverNames
-from dracpu_api.quantity import format_binary, whole_number
-
-_KIND_IN_NAME: Final = re.compile(r"_(memory|hugepages_[0-9]+[KMGT]i)$")
-_PART: Final = re.compile(r"numanode:([0-9]+),size:([^,;]+)")
+from dracpu_api.quantity import format_binary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +70,11 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
 
     def text(self, grants: Sequence[MemoryGrant]) -> str:
         """The memory of some of its grants."""
-        return ", ".join(f"{format_binary(size)} of {place}" for place, size in sorted(sizes_of(grants).items()))
+        return str(MemorySizes.of(sizes_of(grants)))
 
     def variables(self, request: str | None, grants: Sequence[MemoryGrant]) -> Variables:
         """A variable for each kind, and one with all NUMA nodes."""
-        name = self.names.variable(self.ref.uid, request)
-        sizes = sorted(sizes_of(grants).items())
-        by_kind: dict[Kind, list[str]] = {}
-        for place, size in sizes:
-            by_kind.setdefault(place.kind, []).append(f"numanode:{place.numa},size:{format_binary(size)}")
-        variables = [(f"{name}_{kind.name}", ";".join(parts)) for kind, parts in sorted(by_kind.items())]
-        return (*variables, (f"{name}_NUMANodes", node_text({place.numa for place, _ in sizes})))
+        return MemorySizes.of(sizes_of(grants)).variables(self.names.variable(self.ref.uid, request))
 
     def by_cdi_device(self) -> Iterator[tuple[str, Mapping[Place, int]]]:
         """Each CDI device, and the bytes that it gives a container, by place."""
@@ -110,16 +99,13 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
         binding = Binding.PREFERRED if preferred else Binding.STRICT
         return [
             Part(place, size, binding, known[place].mount if place in known else "")
-            for place, size in _named_by((device,)).items()
+            for place, size in named_by((device,)).items()
         ]
 
     @classmethod
     def decode_grant(cls, request: str, pool: str, device: str, share_id: str | None, fields: Fields) -> MemoryGrant:
         """Reads the memory of a grant's record; raises RecordError."""
-        numa, name, size = fields.take("numaNode", int), fields.text("memoryKind"), fields.take("bytes", int)
-        kind = Kind.named(name)
-        if kind is None or size <= 0 or numa < 0:
-            raise RecordError(f"a grant has {size} bytes of {name} on NUMA node {numa}")
+        place, size = place_and_size(fields)
         binding = _binding(fields.text_or_none("binding"))
         if binding is None:
             raise RecordError("a grant has a binding that this agent does not know")
@@ -128,7 +114,7 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
             pool=pool,
             device=device,
             share_id=share_id,
-            place=Place(numa, kind),
+            place=place,
             size=size,
             binding=binding,
             mount=fields.text_or_none("mount") or "",
@@ -141,28 +127,12 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
     ) -> tuple[MemoryGrant, ...]:
         """A grant for each place, with the most that the record, the variables or the CDI file's own record name."""
         readable = tuple(_readable_grants(record))
-        sources = (sizes_of(readable), sizes_of(others), _named_by(devices))
-        most = {place: max(sizes.get(place, 0) for sizes in sources) for sizes in sources for place in sizes}
-        left = {place: size - sizes_of(readable).get(place, 0) for place, size in most.items()}
+        left = beyond(sizes_of(readable), sizes_of(others), named_by(devices))
         rest = (
             MemoryGrant(request="", pool="", device=place.device, share_id=None, place=place, size=size)
-            for place, size in sorted(left.items())
-            if size > 0
+            for place, size in left.items()
         )
         return (*readable, *rest)
-
-
-class MemoryLedger(Ledger[MemoryClaim]):
-    """What is promised. Whether it is there was checked when it was granted: the machine may have less since."""
-
-    def promised(self) -> Mapping[Place, int]:
-        """Bytes that claims hold, by place."""
-        return sizes_of(grant for claim in self.claims.values() for grant in claim.grants)
-
-    def counted(self) -> Mapping[Place, int]:
-        """Those of claims that the scheduler subtracts by itself: a lingering claim is usually deallocated."""
-        held = (claim for claim in self.claims.values() if not claim.lingering)
-        return sizes_of(grant for claim in held for grant in claim.grants)
 
 
 def sizes_of(grants: Iterable[MemoryGrant | Part]) -> Mapping[Place, int]:
@@ -170,18 +140,6 @@ def sizes_of(grants: Iterable[MemoryGrant | Part]) -> Mapping[Place, int]:
     sizes: Counter[Place] = Counter()
     for grant in grants:
         sizes[grant.place] += grant.size
-    return sizes
-
-
-def _named_by(devices: Iterable[CdiDevice]) -> Mapping[Place, int]:
-    """The bytes in the variables of CDI devices, by place."""
-    sizes: Counter[Place] = Counter()
-    for name, value in (variable for device in devices for variable in device.variables):
-        suffix = _KIND_IN_NAME.search(name)
-        kind = suffix and Kind.named(suffix[1])
-        if kind:
-            for numa, size in _PART.findall(value):
-                sizes[Place(int(numa), kind)] += whole_number(size) or 0
     return sizes
 
 

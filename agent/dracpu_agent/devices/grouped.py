@@ -47,6 +47,7 @@ def _device(topology: Topology, offer: Offer, name: str, group: CpuSet) -> Devic
         cpus=allocatable,
         attributes=_attributes(topology, offer, group, allocatable),
         capacity=Capacity(names.CAPACITY_CPU, value, _policy(value, unit)),
+        beside=offer.beside.get(name, ()),
         taints=offer.taints if own <= topology.online else (*offer.taints, PARTLY_OFFLINE),
     )
 

@@ -1,4 +1,6 @@
-"""Memory as devices: one for each kind on each NUMA node, shared by claims that take some bytes of it."""
+"""Memory as devices: one for each kind on each NUMA node, shared by claims that take some bytes of it. Or as capacities
+of the devices of CPUs that are one NUMA node each, so that one request takes CPUs and memory of one NUMA node.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,7 +12,9 @@ from dracpu_agent.memory.room import SMALLEST
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY
+from dracpu_api.device_names import group_device
 from dracpu_api.quantity import format_binary
+from dracpu_api.settings import GroupBy
 
 _TIER_OF_DRAM: Final = 4  # Linux: memory that is faster is in lower tiers
 
@@ -30,6 +34,20 @@ def publish_memory(
         for place, size in sorted(capacities.items())
         if size > 0
     )
+
+
+def capacities_beside_cpus(offered: Mapping[Place, int], base_page: int) -> Mapping[str, tuple[Capacity, ...]]:
+    """The capacities of each device of CPUs by its name. A kind with less than one step is left out."""
+    found: dict[str, tuple[Capacity, ...]] = {}
+    for place, size in sorted(offered.items()):
+        name = names.CAPACITIES_BESIDE_CPUS.get(place.kind.name)
+        # a step of one page would allow limits that end the runtime's own first process
+        step = place.kind.page or max(SMALLEST, base_page)
+        if name is not None and size >= step:  # API server: min + step must not exceed the value
+            device = group_device(GroupBy.NUMA_NODE, place.numa)
+            capacity = Capacity(name, size, RequestPolicy(default=0, minimum=0, step=step), binary=True)
+            found[device] = (*found.get(device, ()), capacity)
+    return found
 
 
 def _policy(place: Place, size: int, base_page: int) -> RequestPolicy:

@@ -1,10 +1,10 @@
 """The input of both modes: the settings, and the CPUs that cannot be offered."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from dracpu_agent.devices.device import Taint
+from dracpu_agent.devices.device import Capacity, Taint
 from dracpu_api.cpuset import EMPTY, CpuSet, union
 from dracpu_api.settings import Settings
 
@@ -17,6 +17,7 @@ class Offer:
     reserved: CpuSet
     held: Mapping[str, CpuSet]  # device name -> CPUs that claims hold through it, whatever the mode was then
     taints: tuple[Taint, ...] = ()
+    beside: Mapping[str, tuple[Capacity, ...]] = field(default_factory=dict)  # device name -> capacities beside CPUs
 
     @cached_property
     def all_held(self) -> CpuSet:

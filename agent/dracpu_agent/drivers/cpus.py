@@ -3,7 +3,9 @@
 It keeps the machine and the settings. What claims hold is in the ledger, which it only reads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from dracpu_agent.allocation.machine import Machine
 from dracpu_agent.claims.checkpoint import Checkpoint
@@ -13,13 +15,13 @@ from dracpu_agent.claims.draining import draining
 from dracpu_agent.claims.earmarks import Earmarks, Places
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.granting import Granting
-from dracpu_agent.claims.request import Json
+from dracpu_agent.claims.request import ClaimRefusedError, Json
 from dracpu_agent.devices.device import Device, Taint
 from dracpu_agent.devices.grouping import ungrouped
 from dracpu_agent.devices.offer import Offer
 from dracpu_agent.devices.publish import publish
 from dracpu_agent.devices.withheld import Withheld
-from dracpu_agent.drivers.driver import Driver
+from dracpu_agent.drivers.driver import BesideCpus, Driver
 from dracpu_agent.errors import NotReadyError, SettingsRefusedError
 from dracpu_agent.placement.division import Division
 from dracpu_agent.topology.change import changed
@@ -27,6 +29,9 @@ from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
 from dracpu_api.cpuset import EMPTY, CpuSet, union, union_by_name
 from dracpu_api.settings import CpuNodeSpec, Settings
+
+if TYPE_CHECKING:
+    from dracpu_agent.claims.memory_sizes import MemorySizes
 
 
 class CpuDriver(Driver[CpuAsk, CpuClaim]):
@@ -40,6 +45,7 @@ class CpuDriver(Driver[CpuAsk, CpuClaim]):
         super().__init__(self._ledger)
         self.topology = topology
         self.spec: CpuNodeSpec | None = None
+        self.beside: BesideCpus | None = None  # whose memory the devices can offer, too; None: no driver of memory
         self._node_name = node_name
         self._machine = Machine.of(topology)
         self._withheld = Withheld.at_first_start(topology)
@@ -141,10 +147,12 @@ class CpuDriver(Driver[CpuAsk, CpuClaim]):
         if self.spec is None:
             return ()
         settings = self._former or self.spec.settings
-        taints = (*taints, Taint(names.TAINT_SETTLING)) if self.settling else taints
+        closing = self.settling or (self.beside is not None and self.beside.closes_cpus)
+        taints = (*taints, Taint(names.TAINT_SETTLING)) if closing else taints
         held = union_by_name([*self._ledger.shares(), *self._earmarks.shares()])
+        beside = {} if self.beside is None else self.beside.capacities_beside_cpus()
         # while the node settles, what is not given any more is not offered either
-        return publish(self.topology, Offer(settings, settings.reserved_cpus | self.reserved, held, taints))
+        return publish(self.topology, Offer(settings, settings.reserved_cpus | self.reserved, held, taints, beside))
 
     def read(self, ref: ClaimRef, claim: Json) -> CpuRequest:
         """Reads what a ResourceClaim asks of this driver; raises ClaimRefusedError."""
@@ -160,7 +168,7 @@ class CpuDriver(Driver[CpuAsk, CpuClaim]):
         return with_roots(request, roots)
 
     def choose(self, request: CpuRequest) -> tuple[CpuGrant, ...]:
-        """The CPUs for a claim; raises a ClaimError when it cannot be granted."""
+        """The CPUs for a claim, and their memory if it asks for any; raises a ClaimError when it cannot be granted."""
         if self.spec is None:
             raise NotReadyError(
                 f"node {self._node_name} has no settings: no CpuDriverConfig selects it, or the condition "
@@ -175,7 +183,10 @@ class CpuDriver(Driver[CpuAsk, CpuClaim]):
             self._ledger.held,
             self._earmarks,
         )
-        return granting.grants(request)
+        memory = self._memory_for(request)
+        return tuple(
+            replace(grant, memory=own or None) for grant, own in zip(granting.grants(request), memory, strict=True)
+        )
 
     def division(self) -> Division:
         """Which CPUs are shared and which are held, now."""
@@ -196,16 +207,36 @@ class CpuDriver(Driver[CpuAsk, CpuClaim]):
         held = {uid: claim.cpus - self.topology.online for uid, claim in self._ledger.claims.items()}
         return {uid: cpus for uid, cpus in held.items() if cpus}
 
+    def used(self, claim: CpuClaim) -> Sequence[Mapping[str, Any]]:
+        """What containers use of the memory of a claim."""
+        return () if self.beside is None or not claim.memory else self.beside.used(claim)
+
     def problems(self) -> Mapping[str, str]:
-        """The devices of which claims hold CPUs that are offline."""
+        """The devices of which claims hold CPUs that are offline, or memory that is not there any more."""
         grants = (grant for claim in self._ledger.claims.values() for grant in claim.grants)
         # the devices of a frozen claim may be unknown
         held = union_by_name((grant.device, grant.cpus) for grant in grants if grant.device)
-        return {
+        problems = {
             device: _offline_message(offline)
             for device, cpus in held.items()
             if (offline := cpus - self.topology.online)
         }
+        of_memory = {} if self.beside is None else self.beside.problems_of_cpus()
+        for device, message in of_memory.items():
+            problems[device] = f"{problems[device]}; {message}" if device in problems else message
+        return problems
+
+    def _memory_for(self, request: CpuRequest) -> "Sequence[MemorySizes | None]":
+        if self.beside is not None:
+            return self.beside.memory_for(request)
+        for ask in request.asks:
+            if ask.memory:
+                raise ClaimRefusedError(
+                    f"claim {request.ref}, request {ask.request}: it asks for memory of device {ask.device}, and this "
+                    "node's agent serves CPUs alone: set agent.memory.enabled in the chart's values, or delete the "
+                    "pod, so that its replacement is scheduled anew"
+                )
+        return [None] * len(request.asks)
 
     @property
     def _settings(self) -> Settings | None:

@@ -6,16 +6,43 @@ and know neither CPUs nor memory. A new driver is a class of its own in this roo
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
+from dracpu_agent.claims.cpu_asks import CpuRequest
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.grant import ClaimRef, Grant
 from dracpu_agent.claims.ledger import C, Ledger
 from dracpu_agent.claims.request import A, ClaimRequest, Json
-from dracpu_agent.devices.device import Device, Taint
+from dracpu_agent.devices.device import Capacity, Device, Taint
 from dracpu_agent.placement.container import AtCreation, Container
+from dracpu_agent.placement.proof import Use
 from dracpu_agent.topology.topology import Topology
 from dracpu_api.names import DriverNames
 from dracpu_api.settings import CpuNodeSpec
+
+if TYPE_CHECKING:
+    from dracpu_agent.claims.memory_sizes import MemorySizes
+
+
+class BesideCpus(Protocol):
+    """A driver whose memory the devices of CPUs can offer beside their CPUs. Such a claim is one of the driver dra.cpu,
+    which records both together; how much memory there is to promise is known here."""
+
+    def capacities_beside_cpus(self) -> Mapping[str, tuple[Capacity, ...]]:
+        """The capacities to publish now, by the device of CPUs that has them."""
+
+    @property
+    def closes_cpus(self) -> bool:
+        """True while devices of CPUs stay published, closed to new claims, before they lose these capacities."""
+
+    def memory_for(self, request: CpuRequest) -> "Sequence[MemorySizes | None]":
+        """The memory for each ask of a claim of CPUs, in their order; raises a ClaimError when a part is not there."""
+
+    def used(self, claim: CpuClaim) -> Sequence[Mapping[str, Any]]:
+        """What containers use of the memory of a claim of CPUs; nothing where that is not known."""
+
+    def problems_of_cpus(self) -> Mapping[str, str]:
+        """Device of CPUs -> why pods should not rely on its memory now."""
 
 
 class Driver(ABC, Generic[A, C]):
@@ -46,6 +73,15 @@ class Driver(ABC, Generic[A, C]):
     def choose(self, request: ClaimRequest[A]) -> tuple[Grant, ...]:
         """The grants for a claim; raises a ClaimError when it cannot be granted."""
 
+    def beside_cpus(self, _claims: Mapping[str, CpuClaim]) -> BesideCpus | None:
+        """Connects the driver with the one of CPUs, whose claims these are, now and later: they may have something of
+        this driver. Returns what the devices of CPUs can offer; None where they offer CPUs alone."""
+        return None
+
+    def concerns(self, use: Use) -> bool:
+        """Whether a container's use of a claim gives it something of this driver."""
+        return use.claim.driver == self.names.driver
+
     @property
     def aligns(self) -> bool:
         """True where grants should be close to the devices of other drivers that the claim has."""
@@ -56,20 +92,21 @@ class Driver(ABC, Generic[A, C]):
         return request
 
     def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
-        """What a container that has these CDI devices of the driver, perhaps none, must have in the files of its cgroup
-        v2. Two drivers must not return the same file. The runtime repeats every file that was ever set for a container,
-        so a file that was returned once is returned, perhaps with another content, as long as the container runs."""
+        """What a container that has these CDI devices which concern the driver, perhaps none, must have in the files of
+        its cgroup v2. Two drivers must not return the same file. The runtime repeats every file that was ever set for a
+        container, so a file that was returned once is returned, perhaps with another content, as long as the container
+        runs."""
         return {}
 
     def admit(
         self, container: Container, devices: frozenset[str], others: Sequence[tuple[Container, frozenset[str]]]
     ) -> None:
-        """Raises PlacementError when a container that is about to be created must not use these CDI devices of the
-        driver beside the `others`, which use some of the same claims."""
+        """Raises PlacementError when a container that is about to be created must not use these CDI devices, which
+        concern the driver, beside the `others`, which use some of the same claims."""
 
     def at_creation(self, container: Container, devices: frozenset[str]) -> AtCreation:
-        """What a container that is about to be created, and has these CDI devices of the driver, gets besides; raises
-        PlacementError."""
+        """What a container that is about to be created, and has these CDI devices which concern the driver, gets
+        besides; raises PlacementError."""
         return AtCreation()
 
     # ---- settings

@@ -1,38 +1,48 @@
 """The driver dra.memory: how much memory of each kind is offered on each NUMA node, what a claim gets, and what the
 containers of claims may use.
+
+Memory is offered by devices of its own, or by the devices of CPUs beside their CPUs. Claims of the latter belong to the
+driver dra.cpu, which records their memory together with their CPUs; what is promised is counted here for both.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from dracpu_agent.claims.cpu_asks import CpuRequest
+from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.ledger import Ledger
 from dracpu_agent.claims.memory_asks import MemoryAsk, MemoryRequest, read_memory_request
-from dracpu_agent.claims.memory_claim import MemoryClaim, MemoryGrant, MemoryLedger, sizes_of
+from dracpu_agent.claims.memory_claim import MemoryClaim, MemoryGrant
+from dracpu_agent.claims.memory_granting import MemoryGranting, Wanted, memory_beside_cpus
+from dracpu_agent.claims.memory_sizes import MemorySizes
 from dracpu_agent.claims.request import ClaimRefusedError, Json
-from dracpu_agent.devices.device import Device, Taint
-from dracpu_agent.devices.memory import publish_memory
-from dracpu_agent.drivers.driver import Driver
+from dracpu_agent.devices.device import Capacity, Device, Taint
+from dracpu_agent.devices.memory import capacities_beside_cpus, publish_memory
+from dracpu_agent.drivers.driver import BesideCpus, Driver
 from dracpu_agent.drivers.memory_containers import MemoryContainers
 from dracpu_agent.drivers.memory_creation import MemoryCreation
+from dracpu_agent.drivers.memory_promises import MemoryPromises, memory_of
+from dracpu_agent.drivers.memory_publishing import Publishing
 from dracpu_agent.errors import NotReadyError, SettingsRefusedError
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
-from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.memory.own_pages import OwnPages, own_pages
 from dracpu_agent.memory.pages_left import PagesLook, pages_for_claims, shared_pages
 from dracpu_agent.memory.pods import PodPages
+from dracpu_agent.memory.promises import Promise, kept, left_for, offered, total
 from dracpu_agent.memory.provision import Promises, wanted_pages
-from dracpu_agent.memory.room import Wishes, capacity, missing, room
+from dracpu_agent.memory.room import missing, room
 from dracpu_agent.memory.status import memory_status, use_of
 from dracpu_agent.memory.use import ClaimsUse
 from dracpu_agent.placement.container import AtCreation, Container
+from dracpu_agent.placement.proof import Use
 from dracpu_agent.topology.topology import Topology
 from dracpu_api import names
+from dracpu_api.device_names import group_device
 from dracpu_api.quantity import format_binary
-from dracpu_api.settings import CpuNodeSpec, MemorySettings
-
-_EVERYTHING: Final = Wishes(cpuless=True)  # what claims of devices that are not offered any more can still get
+from dracpu_api.settings import CpuNodeSpec, GroupBy, MemorySettings, Publish
 
 
 class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
@@ -42,8 +52,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     claim_type = MemoryClaim
 
     def __init__(self, node_name: str, inventory: Inventory, topology: Topology) -> None:
-        self._promises = MemoryLedger()
-        super().__init__(self._promises)
+        super().__init__(Ledger())
         self.inventory = inventory
         # bytes that the kubelet keeps of the whole machine; None while it is not known: then ordinary memory is offered
         # only where the settings reserve some
@@ -58,9 +67,8 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self.own_pages = OwnPages()
         self._topology = topology
         self._node_name = node_name
-        self._spec: CpuNodeSpec | None = None
-        self._wishes: Wishes | None = None
-        self._former: Wishes | None = None  # whose devices are published while the node settles
+        self._publishing = Publishing()
+        self._promises = MemoryPromises(self.ledger.claims)
         self._containers = MemoryContainers(self.pods, lambda: self.inventory)
         self._creation = MemoryCreation(lambda: self.inventory)
 
@@ -87,40 +95,39 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
                     )
 
     def configure(self, spec: CpuNodeSpec) -> None:
-        """Applies settings. Devices that are offered no more stay published, closed to new claims, until the node has
-        `settled`."""
-        wishes, former = _wishes_of(spec.settings.memory), self._former or self._wishes
-        self._former = former if wishes is None and spec.settle_seconds else None
-        self._wishes, self._spec = wishes, spec
+        """Applies settings. Devices that go away, or lose their memory, stay published, closed to new claims, until the
+        node has `settled`."""
+        self._publishing.configure(spec)
 
     def deconfigure(self) -> None:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
-        self._spec = self._wishes = self._former = None
+        self._publishing.deconfigure()
 
     @property
     def enabled(self) -> bool:
         """Whether the settings offer memory."""
-        return self._wishes is not None
+        return self._publishing.enabled
 
     @property
     def offers(self) -> bool:
-        """Whether the driver has slices."""
-        return self.enabled or self.settling
+        """Whether the driver has slices: devices of its own."""
+        return self._publishing.through is Publish.DEVICES
 
     @property
     def settling(self) -> bool:
-        """True while the devices stay published, closed to new claims, before they are withdrawn."""
-        return self._former is not None
+        """True while devices stay published, closed to new claims, before others offer the memory or none does."""
+        return self._publishing.settling
 
     def settled(self) -> bool:
         """The devices have been closed to new claims for long enough; False when the driver was not settling."""
-        was_settling, self._former = self.settling, None
-        return was_settling
+        return self._publishing.settled()
 
     def draining(self) -> tuple[ClaimRef, ...]:
-        """The claims, when no device of memory is offered any more."""
-        drains = self._spec is not None and self._wishes is None and not self.settling
-        return tuple(claim.ref for claim in self.ledger.claims.values()) if drains else ()
+        """The claims whose memory the published devices do not show."""
+        spec = self._publishing.spec
+        if spec is None or self.settling:
+            return ()
+        return tuple(self._promises.draining(spec, self._publishing.through))
 
     def follow_topology(self, topology: Topology) -> None:
         """The CPUs of the machine have changed."""
@@ -128,21 +135,21 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def update(self) -> None:
         """Follows a change of what claims hold."""
-        claims = self.ledger.claims.values()
-        self._containers.sizes_of_devices = dict(device for claim in claims for device in claim.by_cdi_device())
-        self._creation.follow(claims)
-        claimed: dict[str, Counter[int]] = {}
-        for claim in claims:
-            if pages := pages_in(sizes_of(claim.grants)):
-                for pod in claim.consumers:
-                    claimed.setdefault(pod, Counter()).update(pages)
-        self.pods.set_claims(claimed, [claim.consumers for claim in claims if claim.frozen is not None])
+        self._containers.sizes_of_devices = self._promises.by_cdi_device()
+        self._creation.follow(self._promises.parts_by_cdi_device())
+        self.pods.set_claims(self._promises.pages_by_pod(), self._promises.pods_of_unreadable())
 
     def state(self) -> Any:
         """What the kubelet keeps, what the specs of pods ask for, and which pages the agent has made: none of them can
-        always be read again. An older agent drops the pages from the checkpoint; then they count as made by others."""
-        own = self.own_pages.state()
-        return {"system": self.system, "pods": self.pods.state(), **({"ownPages": own} if own else {})}
+        always be read again. An older agent drops the pages from the checkpoint; then they count as made by others. And
+        the former settings while the node settles."""
+        own, former = self.own_pages.state(), self._publishing.state()
+        return {
+            "system": self.system,
+            "pods": self.pods.state(),
+            **({"ownPages": own} if own else {}),
+            **({"former": former} if former is not None else {}),
+        }
 
     def restore(self, state: Any) -> None:
         """Takes over the `state` of an earlier agent."""
@@ -151,20 +158,26 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
             self.system = system if isinstance(system, int) else None
             self.pods.restore(state.get("pods"))
             self.own_pages = own_pages(state.get("ownPages"))
+            self._publishing.restore(state.get("former"))
 
     # ---- devices and claims
 
     def room(self) -> Mapping[Place, int]:
         """Bytes that claims can have, by place."""
-        return self._room(self.own_pages.cautious(self.inventory), self._present)
+        return self._room(self.own_pages.cautious(self.inventory))
 
     def promised(self) -> Mapping[Place, int]:
-        """Bytes that claims hold, by place."""
-        return self._promises.promised()
+        """Bytes that claims of memory and of CPUs hold, by place."""
+        return total(self._promises.held())
+
+    def claims(self) -> Mapping[str, HeldClaim[Any]]:
+        """The claims of memory and of CPUs that have memory, by UID."""
+        return self._promises.claims()
 
     def wanted_pages(self) -> Mapping[Place, int]:
         """How many hugepages the settings want, by place."""
-        return {} if self._spec is None else wanted_pages(self._spec.settings.memory)
+        spec = self._publishing.spec
+        return {} if spec is None else wanted_pages(spec.settings.memory)
 
     def pages_made(self) -> Mapping[Place, int]:
         """How many hugepages the agent has made, by place."""
@@ -172,21 +185,16 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def promises(self) -> Promises:
         """What has to be kept when pages are made or given back."""
-        wishes = self._present
-        return Promises(lambda machine: self._room(machine, wishes), self.promised(), reserved=wishes.reserved)
+        there, held = self.room(), self._promises.held()
+        promised = total([*held, *self._kept(there, held)])
+        return Promises(self._room, promised, reserved=self._publishing.wishes.reserved)
 
     def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
         """A device for each place where there is, or was promised, something."""
         if not self.offers:
             return ()
-        there = {place: size for place, size in self.room().items() if self._can_be_limited(place)}
-        promised, counted = self.promised(), self._promises.counted()
-        capacities = {
-            place: capacity(there.get(place, 0), counted.get(place, 0), promised.get(place, 0) - counted.get(place, 0))
-            for place in {*there, *promised}
-        }
         taints = (*taints, Taint(names.TAINT_SETTLING)) if self.settling else taints
-        return publish_memory(self.inventory, self._topology, capacities, taints)
+        return publish_memory(self.inventory, self._topology, self._offered(Publish.DEVICES), taints)
 
     def read(self, ref: ClaimRef, claim: Json) -> MemoryRequest:
         """Reads what a ResourceClaim asks of this driver; raises ClaimRefusedError."""
@@ -194,56 +202,64 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def choose(self, request: MemoryRequest) -> tuple[MemoryGrant, ...]:
         """The memory for a claim; raises a ClaimError when a part of it is not there."""
-        if self._spec is None:
-            raise NotReadyError(f"node {self._node_name} does not offer memory: no CpuDriverConfig selects it")
-        if len(request.consumers) > 1:
-            raise ClaimRefusedError(
-                f"claim {request.ref}: memory serves one pod, and this claim is reserved for {len(request.consumers)}: "
-                "use a ResourceClaimTemplate, which makes a claim for each pod"
+        parts = [Wanted(ask.request, ask.place, ask.size) for ask in request.asks]
+        self._check(request.ref, request.consumers, parts, Publish.DEVICES)
+        return tuple(
+            MemoryGrant(
+                request=ask.request,
+                pool=ask.pool,
+                device=ask.device,
+                share_id=ask.share_id,
+                place=ask.place,
+                size=ask.size,
+                binding=ask.binding,
+                mount=ask.mount,
             )
-        there, promised = self.room(), self.promised()
-        left = {place: size - promised.get(place, 0) for place, size in there.items()}
-        really_left = {place: size - promised.get(place, 0) for place, size in self._pages_for_claims().items()}
-        grants = []
-        for ask in request.asks:
-            if ask.place not in there and self._is_hidden(ask.place):
-                raise NotReadyError(
-                    f"claim {request.ref}, request {ask.request}: the agent has not read yet how much memory the "
-                    "kubelet reserves for the system: the kubelet retries"
-                )
-            if ask.place not in there:
-                raise ClaimRefusedError(
-                    f"claim {request.ref}, request {ask.request}: this node does not offer {ask.place}: "
-                    "delete the pod, so that its replacement is scheduled anew"
-                )
-            free = left[ask.place]
-            if ask.size > free:
-                raise ClaimRefusedError(
-                    f"claim {request.ref}, request {ask.request}: of {ask.place} it asks for {format_binary(ask.size)}"
-                    f", and {format_binary(max(0, free))} are not promised to others: the pod can start when claims end"
-                )
-            if ask.size > really_left.get(ask.place, free):
-                raise NotReadyError(
-                    f"claim {request.ref}, request {ask.request}: of {ask.place} it asks for {format_binary(ask.size)}"
-                    f", and {format_binary(max(0, really_left[ask.place]))} are left: pods that request hugepages in "
-                    "their spec, or programs of the node, use the others or may still take them; end these pods, or "
-                    "keep pages for them with memory.reserved"
-                )
-            left[ask.place] = free - ask.size
-            really_left[ask.place] = really_left.get(ask.place, free) - ask.size
-            grants.append(
-                MemoryGrant(
-                    request=ask.request,
-                    pool=ask.pool,
-                    device=ask.device,
-                    share_id=ask.share_id,
-                    place=ask.place,
-                    size=ask.size,
-                    binding=ask.binding,
-                    mount=ask.mount,
-                )
-            )
-        return tuple(grants)
+            for ask in request.asks
+        )
+
+    # ---- memory beside CPUs
+
+    def beside_cpus(self, claims: Mapping[str, CpuClaim]) -> BesideCpus:
+        """Connects the driver with the one of CPUs, whose claims may have memory beside their CPUs."""
+        self._promises.of_cpus = claims
+        return self
+
+    def concerns(self, use: Use) -> bool:
+        """Whether a container's use of a claim gives it memory: it may be a claim of CPUs."""
+        return super().concerns(use) or use.cdi_device in self._containers.sizes_of_devices
+
+    def capacities_beside_cpus(self) -> Mapping[str, tuple[Capacity, ...]]:
+        """The memory that devices of CPUs offer, by their names."""
+        if self._publishing.through is not Publish.WITH_CPUS:
+            return {}
+        return capacities_beside_cpus(self._offered(Publish.WITH_CPUS), self.inventory.base_page)
+
+    @property
+    def closes_cpus(self) -> bool:
+        """True while devices of CPUs stay published, closed to new claims, before they lose their memory."""
+        return self.settling and self._publishing.through is Publish.WITH_CPUS
+
+    def memory_for(self, request: CpuRequest) -> Sequence[MemorySizes]:
+        """The memory for each ask of a claim of CPUs; raises a ClaimError when a part of it is not there."""
+        found = [memory_beside_cpus(request, ask) for ask in request.asks]
+        parts = [
+            Wanted(ask.request, place, size)
+            for ask, sizes in zip(request.asks, found, strict=True)
+            for place, size in sizes.items
+        ]
+        if parts:
+            self._check(request.ref, request.consumers, parts, Publish.WITH_CPUS)
+        return found
+
+    def problems_of_cpus(self) -> Mapping[str, str]:
+        """The devices of CPUs of whose memory more is promised than there is."""
+        held = total(promise for promise in self._promises.held() if promise.through is Publish.WITH_CPUS)
+        problems: dict[str, str] = {}
+        for place, message in self._lacking(held):
+            device = group_device(GroupBy.NUMA_NODE, place.numa)
+            problems[device] = f"{problems[device]}; {message}" if device in problems else message
+        return problems
 
     # ---- containers
 
@@ -266,71 +282,84 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def problems(self) -> Mapping[str, str]:
         """The devices of which more is promised than there is."""
-        return {
-            place.device: f"{format_binary(size)} less of {place} than claims were promised: pages were taken away, or "
-            "the settings reserve more"
-            for place, size in self.missing().items()
-        }
+        held = total(promise for promise in self._promises.held() if promise.through is Publish.DEVICES)
+        return {place.device: message for place, message in self._lacking(held)}
 
     def status(self) -> Mapping[str, Any]:
         """What there is of each kind on each NUMA node, and what of it is promised; nothing where nothing ever was."""
-        there = self.room() if self.offers else {}
+        there = self.room() if self._publishing.through is not None else {}
         found = memory_status(self.inventory, there, self.promised(), self.use.shown, self.wanted_pages())
         return {"memory": found} if found else {}
 
-    def used(self, claim: MemoryClaim) -> Sequence[Mapping[str, Any]]:
+    def used(self, claim: HeldClaim[Any]) -> Sequence[Mapping[str, Any]]:
         """What containers use of a claim, by kind and NUMA node."""
         used = self.use.by_claim.get(claim.ref.uid)
-        return () if used is None else use_of(sizes_of(claim.grants), used)
+        return () if used is None else use_of(memory_of(claim), used)
 
     def missing(self) -> Mapping[Place, int]:
         """By how much promises exceed what is there, by place."""
-        return missing(self.room(), self.promised()) if self._spec is not None else {}
+        return missing(self.room(), self.promised()) if self._publishing.spec is not None else {}
 
     def shared_pages(self) -> Mapping[Kind, int]:
         """Bytes of the offered hugepages that the kubelet may also give pods that request them in their spec."""
-        if self._wishes is None:
+        if not self.enabled:
             return {}
-        return shared_pages(self.allocatable_pages, self._wishes.reserved, self.room())
-
-    def _pages_for_claims(self) -> Mapping[Place, int]:
-        """Bytes of hugepages that claims can really have, as they were read last."""
-        reserved = (self._former or self._wishes or _EVERYTHING).reserved
-        return {} if self.pages is None else pages_for_claims(self.pages, reserved, self.promised())
+        return shared_pages(self.allocatable_pages, self._publishing.wishes.reserved, self.room())
 
     def _can_be_limited(self, place: Place) -> bool:
         return self.pages_can_be_limited if place.kind.is_huge else self.memory_can_be_limited
 
-    @property
-    def _present(self) -> Wishes:
-        return self._former or self._wishes or _EVERYTHING
+    def _lacking(self, held: Mapping[Place, int]) -> Iterator[tuple[Place, str]]:
+        for place, size in sorted(self.missing().items()):
+            if place in held:
+                yield (
+                    place,
+                    f"{format_binary(size)} less of {place} than claims were promised: pages were taken away, or the "
+                    "settings reserve more",
+                )
 
-    def _room(self, inventory: Inventory, wishes: Wishes) -> Mapping[Place, int]:
-        found = self._room_without_system(inventory, wishes)
-        return {place: size for place, size in found.items() if not self._needs_system(place, wishes)}
+    def _offered(self, published: Publish) -> Mapping[Place, int]:
+        there = {place: size for place, size in self.room().items() if self._can_be_limited(place)}
+        held = self._promises.held()
+        return offered(there, published, held, self._kept(there, held))
 
-    def _room_without_system(self, inventory: Inventory, wishes: Wishes) -> Mapping[Place, int]:
+    def _kept(self, there: Mapping[Place, int], held: Sequence[Promise]) -> Sequence[Promise]:
+        spec = self._publishing.spec
+        return kept(there, held, self._promises.waiting(spec)) if spec is not None else ()
+
+    def _check(self, ref: ClaimRef, consumers: frozenset[str], parts: Sequence[Wanted], through: Publish) -> None:
+        """Raises a ClaimError when a part of what a claim asks for is not there."""
+        if self._publishing.spec is None:
+            raise NotReadyError(f"node {self._node_name} does not offer memory: no CpuDriverConfig selects it")
+        if self._promises.has_through_other(ref.uid, through):
+            raise ClaimRefusedError(
+                f"claim {ref} was given devices of memory and memory of devices of CPUs, as the settings changed "
+                "meanwhile: delete the pod, so that its replacement is scheduled anew"
+            )
+        there, held = self.room(), self._promises.held()
+        waiting, pages = self._kept(there, held), self._pages_for_claims()
+        left = left_for(ref.uid, there, held, waiting)
+        pages_left = left_for(ref.uid, pages, held, waiting)
+        really_left = {place: pages_left[place] for place in pages}
+        MemoryGranting(there, left, really_left, self._is_hidden).check(ref, consumers, parts)
+
+    def _pages_for_claims(self) -> Mapping[Place, int]:
+        """Bytes of hugepages that claims can really have, as they were read last."""
+        reserved = self._publishing.wishes.reserved
+        return {} if self.pages is None else pages_for_claims(self.pages, reserved, self.promised())
+
+    def _room(self, inventory: Inventory) -> Mapping[Place, int]:
+        found = self._room_without_system(inventory)
+        return {place: size for place, size in found.items() if not self._needs_system(place)}
+
+    def _room_without_system(self, inventory: Inventory) -> Mapping[Place, int]:
         """What there is, as if the kubelet kept nothing while it is not known what it keeps."""
         with_cpus = {cpu.numa for cpu in self._topology.known.values()}
-        return room(inventory, wishes, self.system or 0, with_cpus)
+        return room(inventory, self._publishing.wishes, self.system or 0, with_cpus)
 
-    def _needs_system(self, place: Place, wishes: Wishes) -> bool:
-        return self.system is None and not place.kind.is_huge and place not in wishes.reserved
+    def _needs_system(self, place: Place) -> bool:
+        return self.system is None and not place.kind.is_huge and place not in self._publishing.wishes.reserved
 
     def _is_hidden(self, place: Place) -> bool:
         """True for memory that is here, and that cannot be offered before it is known what the kubelet keeps."""
-        wishes = self._present
-        return self._needs_system(place, wishes) and place in self._room_without_system(self.inventory, wishes)
-
-
-def _wishes_of(settings: MemorySettings) -> Wishes | None:
-    if not settings.enabled:
-        return None
-    sizes = None if settings.hugepages is None else frozenset(settings.hugepages)
-    reserved = {
-        Place(entry.numa_node, kind): size
-        for entry in settings.reserved
-        for name, size in entry.amounts
-        if (kind := Kind.named(name)) is not None
-    }
-    return Wishes(sizes, reserved, settings.cpuless_nodes)
+        return self._needs_system(place) and place in self._room_without_system(self.inventory)

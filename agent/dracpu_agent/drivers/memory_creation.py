@@ -2,9 +2,8 @@
 that they prefer, and file systems of hugepages.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from dracpu_agent.claims.memory_claim import MemoryClaim
 from dracpu_agent.memory.binding import Part, check_mounts, is_strict, mount_options, page_mounts, preferred_nodes
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.limits import MEMS
@@ -16,11 +15,11 @@ class MemoryCreation:
 
     def __init__(self, inventory: Callable[[], Inventory]) -> None:
         self._inventory = inventory
-        self._parts_of_devices: Mapping[str, Sequence[Part]] = {}  # by CDI device
+        self._parts_of_devices: Mapping[str, Sequence[Part]] = {}
 
-    def follow(self, claims: Iterable[MemoryClaim]) -> None:
-        """Takes over what the claims hold now."""
-        self._parts_of_devices = dict(device for claim in claims for device in claim.parts_by_cdi_device())
+    def follow(self, parts_of_devices: Mapping[str, Sequence[Part]]) -> None:
+        """Takes over what each CDI device gives a container now."""
+        self._parts_of_devices = parts_of_devices
 
     def unbound(self, limits: Mapping[str, str], devices: frozenset[str]) -> dict[str, str]:
         """The limits of a container with these CDI devices, without a binding where it only prefers its nodes."""

@@ -12,6 +12,7 @@ from dracpu_api.conditions import NodeCondition, NodeReason, Phase
 
 CLAIMS_SHOWN: Final = 256
 SETTINGS_SHOWN: Final = 64  # of those that this agent does not know
+_BESIDE_CPUS: Final = "memory"  # the field of what claims of memory hold, which claims of CPUs may have, too
 
 
 def phase_of(node: NodeState, conditions: Iterable[Condition]) -> Phase:
@@ -110,9 +111,14 @@ def _claims(node: NodeState) -> list[dict[str, str]]:
 
 
 def _held(node: NodeState, uid: str) -> dict[str, str]:
-    """What a claim holds, by the kind of the driver's grants."""
-    claims = (claim for holding in node.holdings.values() if (claim := holding.get(uid)) is not None)
-    return {"cpus" if claim.kind == CpuClaim.kind else claim.kind: claim.text(claim.grants) for claim in claims}
+    """What a claim holds, by the kind of the driver's grants. A claim of CPUs may have memory beside them."""
+    held: dict[str, str] = {}
+    for claim in (claim for holding in node.holdings.values() if (claim := holding.get(uid)) is not None):
+        if isinstance(claim, CpuClaim):
+            held |= {"cpus": str(claim.cpus), **({_BESIDE_CPUS: str(claim.memory)} if claim.memory else {})}
+        else:
+            held[claim.kind] = ", ".join(filter(None, (held.get(claim.kind), claim.text(claim.grants))))
+    return held
 
 
 def _condition(condition: Condition) -> dict[str, str]:

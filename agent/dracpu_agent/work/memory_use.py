@@ -8,6 +8,7 @@ import structlog
 
 from dracpu_agent.cluster.events import Events, Subject
 from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.drivers.memory_promises import memory_by_cdi_device
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.container_usage import ContainerUsage
@@ -64,7 +65,7 @@ class MemoryUse:
         """Runs until cancelled."""
         while True:
             await self.look()
-            if self._driver.ledger.claims:
+            if self._driver.claims():
                 await self._poll.due()
             else:
                 await self._follower.next()
@@ -99,8 +100,8 @@ class MemoryUse:
         by_claim: dict[str, Sizes] = {}
         now: Counter[Place] = Counter()
         hidden: set[Place] = set()
-        for uid, claim in self._driver.ledger.claims.items():
-            devices = dict(claim.by_cdi_device())
+        for uid, claim in self._driver.claims().items():
+            devices = dict(memory_by_cdi_device(claim))
             if unknown & devices.keys():
                 hidden.update(place for sizes in devices.values() for place in sizes)
                 continue

@@ -142,7 +142,7 @@ class Provisioning:
 
     async def _look(self) -> Found:
         """Counts the pages."""
-        if self._driver.ledger.claims:
+        if self._driver.claims():
             await self._use.look()
         found = await in_file_thread(self._pools.look)
         driver = self._driver

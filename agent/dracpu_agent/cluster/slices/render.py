@@ -18,7 +18,7 @@ def render_device(device: Device) -> JsonObject:
         rendered["attributes"] = {name: _attribute(value) for name, value in device.attributes.items()}
     if device.capacity is not None:
         rendered["allowMultipleAllocations"] = True
-        rendered["capacity"] = {device.capacity.name: _capacity(device.capacity)}
+        rendered["capacity"] = {each.name: _capacity(each) for each in (device.capacity, *device.beside)}
     if device.taints:
         rendered["taints"] = [_taint(taint) for taint in device.taints]
     return rendered

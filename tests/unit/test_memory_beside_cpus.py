@@ -1,0 +1,398 @@
+"""Devices of CPUs that offer memory, too: what they offer, and what claims and containers get of both together."""
+
+import json
+from typing import Any
+
+import pytest
+from memory_beside_cpus import (
+    DEVICES,
+    GI,
+    MEMORY_0,
+    MI,
+    NUMA_0,
+    NUMA_1,
+    WITH_CPUS,
+    beside,
+    cpus_with,
+    driver_of,
+    inventory,
+    memory_driver,
+    memory_settings,
+    node,
+    of_memory,
+    prepared,
+    prepared_cpus,
+    some,
+)
+from nodes import NODE, claim_object, container, machine, ref, request, revived, share, spec, uid, well
+from recorded_answers import lines
+
+from dracpu_agent.cdi import spec as cdi_spec
+from dracpu_agent.claims import checkpoint
+from dracpu_agent.claims.cpu_asks import read_cpu_request
+from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.claims.memory_sizes import MemorySizes
+from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze
+from dracpu_agent.cluster.slices.render import render_device
+from dracpu_agent.errors import ClaimError, PlacementError
+from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.node import NodeState
+from dracpu_agent.placement.container import Container
+from dracpu_agent.report.conditions import conditions_of
+from dracpu_agent.report.node_status import status_of
+from dracpu_api.cpuset import CpuSet
+from dracpu_api.settings import GroupBy, Mode
+from dracpu_sandbox.apiserver.kinds.semantics.policies import check_policy
+
+SMALL = Kind(2 * MI)
+POD = "pod-1"
+
+
+# ---- devices
+
+
+def test_the_device_of_cpus_of_a_numa_node_offers_its_memory_and_there_is_no_device_of_memory() -> None:
+    state = node()
+    assert beside(state) == {
+        NUMA_0: {"memory": GI, "hugepages_2Mi": 32 * MI, "hugepages_1Gi": GI},
+        NUMA_1: {"memory": GI},
+    }
+    assert of_memory(state) == {}
+    assert not driver_of(state).offers
+
+
+@pytest.mark.parametrize(
+    ("mode", "group_by"),
+    [(Mode.INDIVIDUAL, GroupBy.NUMA_NODE)] + [(Mode.GROUPED, by) for by in GroupBy if by is not GroupBy.NUMA_NODE],
+)
+def test_in_other_modes_and_groupings_memory_has_devices_of_its_own(mode: Mode, group_by: GroupBy) -> None:
+    state = node(spec(mode, group_by, memory=memory_settings()))
+    assert not any(beside(state).values())
+    assert of_memory(state)[MEMORY_0] == GI
+
+
+def test_capacities_have_the_form_that_a_real_api_server_has_stored() -> None:
+    (recorded,) = [case for case in lines("builtin") if case["what"] == "CPUs with memory and hugepages"]
+    (stored,) = recorded["answer"]["stored"]["spec"]["devices"]
+    state = node(driver=memory_driver(inventory(small=512)))
+    rendered = render_device(state.devices()[0])
+    for name in ("dra.cpu/hugepages_2Mi", "dra.cpu/hugepages_1Gi"):
+        assert rendered["capacity"][name] == stored["capacity"][name]
+    assert rendered["capacity"]["dra.cpu/memory"] == {
+        "value": "1Gi",
+        "requestPolicy": {"default": "0", "validRange": {"min": "0", "step": "16Mi"}},
+    }
+    assert rendered["allowMultipleAllocations"] is True
+
+
+@pytest.mark.parametrize("memory", [GI, GI + 4096, 16 * MI, 16 * MI + 4096])
+def test_the_api_server_accepts_the_policy_of_every_amount(memory: int) -> None:
+    state = node(driver=memory_driver(inventory(small=1, large=1, memory=memory)))
+    (device,) = [render_device(device) for device in state.devices() if device.name == NUMA_0]
+    assert len(device["capacity"]) == 4
+    for name, capacity in device["capacity"].items():
+        assert list(check_policy(capacity, name, is_shared=True)) == []
+
+
+def test_what_is_left_of_less_than_one_step_is_not_offered() -> None:
+    state = node(driver=memory_driver(inventory(small=0, large=0, memory=40 * MI)))
+    assert beside(state)[NUMA_0] == {"memory": 40 * MI}
+    prepared(state, 1, some(MEMORY_0, 32 * MI))  # a claim of the former devices
+    assert beside(state) == {NUMA_0: {}, NUMA_1: {"memory": 40 * MI}}
+
+
+def test_numa_nodes_without_a_device_of_cpus_offer_no_memory() -> None:
+    assert set(beside(node(spec(reserved="0-3", memory=memory_settings())))) == {NUMA_1}
+
+
+# ---- claims
+
+
+def test_one_request_takes_cpus_and_memory_of_one_numa_node() -> None:
+    state = node()
+    claim = prepared_cpus(state, 1, cpus_with(NUMA_0, 2, memory="512Mi", hugepages_2Mi="4Mi"), pods=[POD])
+    assert (str(claim.cpus), claim.content) == (
+        "2-3",
+        "CPUs 2-3 and 512Mi of memory on NUMA node 0, 4Mi of hugepages_2Mi on NUMA node 0",
+    )
+    assert claim.grants[0].data() == {"cpuset": "2-3", "numaNode": 0, "memory": "512Mi", "hugepages_2Mi": "4Mi"}
+    (device,) = claim.cdi_devices()
+    assert (device.name, dict(device.variables)) == (
+        f"dra.k8s.io/cpu=claim-{uid(1)}",
+        {
+            f"DRA_CPUSET_{uid(1)}": "2-3",
+            f"DRAMEMORY_{uid(1)}_memory": "numanode:0,size:512Mi",
+            f"DRAMEMORY_{uid(1)}_hugepages_2Mi": "numanode:0,size:4Mi",
+            f"DRAMEMORY_{uid(1)}_NUMANodes": "0",
+        },
+    )
+    assert dict(driver_of(state).promised()) == {Place(0, MEMORY): 512 * MI, Place(0, SMALL): 4 * MI}
+
+
+def test_each_of_several_requests_has_variables_of_its_own() -> None:
+    claim = prepared_cpus(
+        node(), 1, cpus_with(NUMA_0, 1, "first-one", memory="512Mi"), cpus_with(NUMA_1, 1, "b", number=1)
+    )
+    variables = {device.name: dict(device.variables) for device in claim.cdi_devices()}
+    assert variables == {
+        f"dra.k8s.io/cpu=claim-{uid(1)}-first-one": {
+            f"DRA_CPUSET_{uid(1)}_first_one": "2",
+            f"DRAMEMORY_{uid(1)}_first_one_memory": "numanode:0,size:512Mi",
+            f"DRAMEMORY_{uid(1)}_first_one_NUMANodes": "0",
+        },
+        f"dra.k8s.io/cpu=claim-{uid(1)}-b": {f"DRA_CPUSET_{uid(1)}_b": "4"},
+    }
+
+
+def test_a_claim_without_memory_is_the_claim_of_cpus_that_it_was() -> None:
+    state = node()
+    claim = prepared_cpus(state, 1, cpus_with(NUMA_0, 2))
+    assert claim.memory is None
+    assert claim.digest == request(1, share(NUMA_0, 2)).digest
+    assert set(encode_claim(claim)["grants"][0]) == {"kind", "request", "pool", "device", "shareID", "cpus"}
+    assert driver_of(state).promised() == {}
+
+
+def test_another_amount_of_memory_is_another_allocation() -> None:
+    digests = {request(1, cpus_with(memory=memory)).digest for memory in ("0", "512Mi", "1Gi", "1024Mi")}
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        (cpus_with(memory="2Gi"), "of memory on NUMA node 0 it asks for 2Gi, and 1Gi are not promised to others"),
+        (cpus_with(NUMA_1, hugepages_2Mi="2Mi"), "does not offer hugepages_2Mi on NUMA node 1"),
+        (cpus_with(hugepages_2Mi="3Mi"), "3Mi of hugepages_2Mi on NUMA node 0, which is not a whole number of pages"),
+        (cpus_with(memory="1Mi"), "with which no container can start: request at least 16Mi"),
+        (cpus_with(memory="1.5"), "it asks for 1.5 of dra.cpu/memory: request a whole number of bytes"),
+        (cpus_with(memory="-1Mi"), "it asks for -1Mi of dra.cpu/memory: request a whole number of bytes"),
+        (cpus_with("cpudevsocket000", memory="64Mi"), "device cpudevsocket000 offers no memory"),
+    ],
+)
+def test_memory_that_is_not_there_is_refused_and_no_cpu_is_taken(result: dict[str, Any], why: str) -> None:
+    state = node()
+    with pytest.raises(ClaimError, match=why):
+        prepared(state, 1, result)
+    assert not state.division.exclusive
+    assert driver_of(state).promised() == {}
+
+
+def test_cpus_that_are_not_there_take_no_memory() -> None:
+    state = node()
+    with pytest.raises(ClaimError, match="free"):
+        prepared(state, 1, cpus_with(NUMA_0, 3, memory="512Mi"))
+    assert driver_of(state).promised() == {}
+
+
+def test_claims_of_both_drivers_are_promised_from_the_same_memory() -> None:
+    state = node()
+    prepared(state, 1, some(MEMORY_0, 768 * MI))
+    with pytest.raises(ClaimError, match="it asks for 512Mi, and 256Mi are not promised"):
+        prepared(state, 2, cpus_with(memory="512Mi"))
+    prepared(state, 2, cpus_with(memory="256Mi"))
+    with pytest.raises(ClaimError, match="it asks for 16Mi, and 0 are not promised"):
+        prepared(state, 3, some(MEMORY_0, 16 * MI))
+    state.claims.release(uid(2))
+    prepared(state, 3, some(MEMORY_0, 16 * MI))
+
+
+def test_a_claim_has_memory_through_one_kind_of_device() -> None:
+    for results in (
+        [some(MEMORY_0, 64 * MI), cpus_with(memory="64Mi")],
+        [cpus_with(memory="64Mi"), some(MEMORY_0, MI)],
+    ):
+        state = node()
+        prepared(state, 1, results[0])
+        with pytest.raises(ClaimError, match="was given devices of memory and memory of devices of CPUs"):
+            prepared(state, 1, results[1])
+
+
+def test_memory_serves_one_pod_and_cpus_alone_serve_several() -> None:
+    state = node()
+    with pytest.raises(ClaimError, match="memory serves one pod, and this claim is reserved for 2"):
+        prepared(state, 1, cpus_with(memory="64Mi"), pods=["pod-1", "pod-2"])
+    prepared(state, 1, cpus_with(), pods=["pod-1", "pod-2"])
+
+
+def test_an_agent_that_serves_cpus_alone_refuses_memory_with_words() -> None:
+    state = NodeState(NODE, machine())
+    state.configure(WITH_CPUS)
+    assert beside(state) == {NUMA_0: {}, NUMA_1: {}}
+    with pytest.raises(ClaimError, match=f"it asks for memory of device {NUMA_0}, and this node's agent serves CPUs"):
+        prepared(state, 1, cpus_with(memory="64Mi"))
+    prepared(state, 1, cpus_with())
+
+
+def test_a_claim_that_is_prepared_again_has_the_same_memory() -> None:
+    state = node()
+    claim = prepared_cpus(state, 1, cpus_with(memory="1Gi"))
+    assert prepared_cpus(state, 1, cpus_with(memory="1024Mi")) is claim
+    again = prepared_cpus(state, 1, cpus_with(memory="512Mi"))  # another allocation
+    assert again.memory == MemorySizes.of({Place(0, MEMORY): 512 * MI})
+
+
+# ---- records
+
+
+def test_memory_survives_a_restart_with_the_cpus() -> None:
+    state = node()
+    claim = prepared_cpus(state, 1, cpus_with(NUMA_0, 2, memory="512Mi", hugepages_2Mi="4Mi"))
+    saved = checkpoint.encode(state.checkpoint())
+    again = revived(checkpoint.decode(saved, state.claim_kinds()), machine(), [memory_driver()])
+    assert again.claims[uid(1)] == claim
+    assert again.holdings["dra.memory"].driver.status() == driver_of(state).status()
+
+
+def test_an_agent_that_serves_cpus_alone_keeps_the_memory_of_a_claim() -> None:
+    state = node()
+    prepared(state, 1, cpus_with(memory="512Mi"))
+    saved = checkpoint.decode(checkpoint.encode(state.checkpoint()))
+    alone = revived(saved)
+    assert granted_record(alone) == granted_record(state)
+
+
+def granted_record(state: NodeState) -> Any:
+    return encode_claim(state.claims[uid(1)])["grants"]
+
+
+def test_a_record_of_memory_that_cannot_be_decoded_freezes_the_claim_with_all_that_can_be_found() -> None:
+    claim = prepared_cpus(node(), 1, cpus_with(NUMA_0, 2, memory="512Mi", hugepages_2Mi="4Mi"))
+    record = encode_claim(claim)
+    record["grants"][0]["memory"][0]["memoryKind"] = "hugepages_3XB"
+    with pytest.raises(RecordError, match="hugepages_3XB"):
+        decode_claim(CpuClaim, record)
+    frozen = freeze(CpuClaim, uid(1), record, "why")
+    assert frozen.memory is not None
+    assert (str(frozen.cpus), len(frozen.memory.items)) == ("2-3", 1)
+    for devices, others in ((tuple(claim.cdi_devices()), ()), ((), claim.grants)):
+        frozen = freeze(CpuClaim, uid(1), record, "why", devices, others)
+        assert (str(frozen.cpus), frozen.memory) == ("2-3", claim.memory)
+    with_file = freeze(CpuClaim, uid(1), record, "why", tuple(claim.cdi_devices()))
+    assert dict(with_file.memory_by_cdi_device()) == dict(claim.memory_by_cdi_device())
+
+
+def test_the_cdi_file_is_recognized_as_the_one_of_the_claim() -> None:
+    claim = prepared_cpus(node(), 1, cpus_with(memory="512Mi"))
+    file = cdi_spec.encode(claim)
+    assert cdi_spec.serves(file, claim)
+    assert cdi_spec.decode(CpuClaim, file, uid(1)) == claim
+    damaged = json.loads(file)
+    damaged["devices"][0]["containerEdits"]["env"] = [f"DRA_CPUSET_{uid(1)}=2"]
+    assert not cdi_spec.serves(json.dumps(damaged).encode(), claim)
+
+
+# ---- containers
+
+
+def created(state: NodeState, name: str, *devices: str, pod: str = POD) -> dict[str, str]:
+    """Creates a container; returns the files of its cgroup that the agent sets."""
+    made = Container(name, name, "default", pod, pod, devices)
+    placement = state.containers.create(made)
+    state.containers.created(made.id)
+    return dict(placement.limits)
+
+
+def test_a_container_is_limited_and_bound_by_the_memory_beside_its_cpus() -> None:
+    state = node()
+    claim = prepared_cpus(state, 1, cpus_with(memory="512Mi", hugepages_2Mi="4Mi"), pods=[POD])
+    driver_of(state).pods.learn(POD, {2 * MI: 0, GI: 0})
+    (device,) = claim.cdi_devices()
+    pages = {"hugetlb.2MB.max": str(4 * MI), "hugetlb.2MB.rsvd.max": str(4 * MI)}
+    none = {"hugetlb.1GB.max": "0", "hugetlb.1GB.rsvd.max": "0"}
+    assert created(state, "main", device.name) == {"memory.max": str(512 * MI), "cpuset.mems": "0"} | pages | none
+    assert driver_of(state).pods.limits(POD) == {2 * MI: 4 * MI, GI: 0}
+
+
+def test_a_container_with_cpus_alone_has_no_limits() -> None:
+    state = node()
+    (device,) = prepared_cpus(state, 1, cpus_with(), pods=[POD]).cdi_devices()
+    assert created(state, "main", device.name) == {}
+
+
+def test_containers_share_cpus_alone_and_not_cpus_with_memory() -> None:
+    state = node()
+    (alone,) = prepared_cpus(state, 1, cpus_with(), pods=["pod-1", "pod-2"]).cdi_devices()
+    (both,) = prepared_cpus(state, 2, cpus_with(memory="64Mi"), pods=["pod-1"]).cdi_devices()
+    created(state, "first", alone.name)
+    created(state, "second", alone.name, both.name)
+    created(state, "third", alone.name, pod="pod-2")
+    with pytest.raises(PlacementError, match="has a request of memory that container second uses"):
+        created(state, "fourth", both.name)
+    with pytest.raises(PlacementError, match="has a claim of memory that pod pod-1 uses"):
+        created(state, "fifth", both.name, pod="pod-2")
+
+
+def test_pods_that_share_cpus_have_memory_of_their_own() -> None:
+    state = node()
+    (shared,) = prepared_cpus(state, 1, cpus_with(), pods=["pod-1", "pod-2"]).cdi_devices()
+    for number, pod in ((2, "pod-1"), (3, "pod-2")):
+        (own,) = prepared_cpus(state, number, cpus_with(NUMA_1, memory="64Mi"), pods=[pod]).cdi_devices()
+        assert created(state, f"main-{pod}", shared.name, own.name, pod=pod)["memory.max"] == str(64 * MI)
+
+
+def test_memory_stays_promised_while_a_container_of_an_unprepared_claim_runs() -> None:
+    state = node()
+    (device,) = prepared_cpus(state, 1, cpus_with(memory="512Mi"), pods=[POD]).cdi_devices()
+    created(state, "main", device.name)
+    assert not state.claims.release(uid(1))
+    assert dict(driver_of(state).promised()) == {Place(0, MEMORY): 512 * MI}
+    assert beside(state)[NUMA_0]["memory"] == 512 * MI  # the scheduler does not count the claim any more
+    state.containers.ended("main")
+    assert beside(state)[NUMA_0]["memory"] == GI
+
+
+# ---- how it is shown
+
+
+def test_the_status_shows_the_memory_of_a_claim_beside_its_cpus() -> None:
+    state = node()
+    prepared(state, 1, cpus_with(NUMA_0, 2, memory="512Mi"))
+    status = status_of(state, conditions_of(state, well()), "1.0")
+    (claim,) = status["claims"]
+    assert (claim["cpus"], claim["memory"]) == ("2-3", "512Mi of memory on NUMA node 0")
+    (memory,) = [entry for entry in status["memory"] if (entry["numaNode"], entry["kind"]) == (0, "memory")]
+    assert (memory["total"], memory["reserved"], memory["promised"]) == ("1025Mi", "1Mi", "512Mi")
+
+
+def test_memory_that_was_taken_away_is_shown_at_the_device_of_cpus() -> None:
+    state = node()
+    prepared(state, 1, cpus_with(hugepages_2Mi="32Mi"))
+    driver = driver_of(state)
+    driver.inventory = inventory(small=4)
+    state.refresh()
+    assert beside(state)[NUMA_0]["hugepages_2Mi"] == 32 * MI  # what is consumed: the scheduler gives away no more
+    assert "24Mi less of hugepages_2Mi on NUMA node 0 than claims were promised" in state.cpus.problems()[NUMA_0]
+    assert driver.problems() == {}
+    with pytest.raises(ClaimError, match="0 are not promised"):
+        prepared(state, 2, cpus_with(hugepages_2Mi="2Mi"))
+    driver.inventory = inventory()
+    assert state.cpus.problems() == {}
+
+
+def test_a_device_of_memory_is_not_unhealthy_for_what_devices_of_cpus_lack() -> None:
+    state = node(DEVICES)
+    prepared(state, 1, some("hugepages-2mi-numa000", 32 * MI))
+    driver_of(state).inventory = inventory(small=4)
+    assert set(driver_of(state).problems()) == {"hugepages-2mi-numa000"}
+    assert state.cpus.problems() == {}
+
+
+def test_an_old_runtime_proves_a_claim_with_memory_by_its_variables() -> None:
+    state = node()
+    (device,) = prepared_cpus(state, 1, cpus_with(memory="64Mi"), pods=["main"]).cdi_devices()
+    variables = [f"{name}={value}" for name, value in device.variables]
+    assert set(dict(device.variables)) == {
+        f"DRA_CPUSET_{uid(1)}",
+        f"DRAMEMORY_{uid(1)}_memory",
+        f"DRAMEMORY_{uid(1)}_NUMANodes",
+    }
+    with pytest.raises(PlacementError, match="sets DRAMEMORY_"):
+        state.containers.create(container("forger", env=variables[1:], pod="main"))
+    placement = state.containers.create(container("main", device.name.partition("=")[2], env=variables, pod="main"))
+    assert placement.cpus == CpuSet((2,))
+
+
+def test_asks_of_memory_are_read_from_the_claim() -> None:
+    (ask,) = read_cpu_request(ref(1), claim_object(1, [cpus_with(memory="1Gi", hugepages_2Mi="2Mi")]), NODE).asks
+    assert ask.memory == (("hugepages_2Mi", 2 * MI), ("memory", GI))
