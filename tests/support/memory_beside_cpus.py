@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from nodes import NODE, SAFE_RUNTIME, claim_object, machine, ref, share, spec
+from nodes import NODE, SAFE_RUNTIME, claim_object, machine, ref, revived, share, spec
 
+from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.devices.device import Device
 from dracpu_agent.drivers.memory import MemoryDriver
@@ -17,7 +18,7 @@ from dracpu_api.settings import CpuNodeSpec, MemorySettings, Publish, ReservedMe
 
 MI: Final = 1024**2
 GI: Final = 1024**3
-RESERVED: Final = MI  # of each NUMA node
+RESERVED: Final = 128 * MI  # of each NUMA node: more than what is reserved by default
 NUMA_0: Final = "cpudevnuma000"
 NUMA_1: Final = "cpudevnuma001"
 MEMORY_0: Final = "memory-numa000"
@@ -123,3 +124,9 @@ def beside(state: NodeState) -> dict[str, dict[str, int]]:
 def of_memory(state: NodeState) -> dict[str, int]:
     """Returns what each device of memory offers."""
     return {device.name: device.capacity.value for device in driver_of(state).devices(()) if device.capacity}
+
+
+def restarted(state: NodeState) -> NodeState:
+    """Returns the node after the agent has restarted and before a runtime is connected."""
+    saved = checkpoint.decode(checkpoint.encode(state.checkpoint()), state.claim_kinds())
+    return revived(saved, state.topology, [memory_driver(driver_of(state).inventory)])

@@ -319,7 +319,7 @@ def test_containers_share_cpus_alone_and_not_cpus_with_memory() -> None:
     created(state, "third", alone.name, pod="pod-2")
     with pytest.raises(PlacementError, match="has a request of memory that container second uses"):
         created(state, "fourth", both.name)
-    with pytest.raises(PlacementError, match="has a claim of memory that pod pod-1 uses"):
+    with pytest.raises(PlacementError, match="pod pod-2 is not the pod that the claim of"):
         created(state, "fifth", both.name, pod="pod-2")
 
 
@@ -352,7 +352,7 @@ def test_the_status_shows_the_memory_of_a_claim_beside_its_cpus() -> None:
     (claim,) = status["claims"]
     assert (claim["cpus"], claim["memory"]) == ("2-3", "512Mi of memory on NUMA node 0")
     (memory,) = [entry for entry in status["memory"] if (entry["numaNode"], entry["kind"]) == (0, "memory")]
-    assert (memory["total"], memory["reserved"], memory["promised"]) == ("1025Mi", "1Mi", "512Mi")
+    assert (memory["total"], memory["reserved"], memory["promised"]) == ("1152Mi", "128Mi", "512Mi")
 
 
 def test_memory_that_was_taken_away_is_shown_at_the_device_of_cpus() -> None:
