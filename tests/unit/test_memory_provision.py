@@ -56,7 +56,8 @@ def found(machine: Inventory, free: int = 4 * GI, mapped: int = 0, files: int = 
 def promises(
     promised: Mapping[Place, int] | None = None, wishes: Wishes = NOTHING_RESERVED, system: int = 0
 ) -> Promises:
-    return Promises(partial(room, wishes=wishes, system=system), promised or {}, reserved=wishes.reserved)
+    of_machine = partial(room, wishes=wishes, system=system)
+    return Promises(of_machine, promised or {}, reserved=wishes.reserved, system=system)
 
 
 def made(place: Place, own: int, machine: Inventory) -> OwnPages:
@@ -94,6 +95,13 @@ def test_some_memory_stays_free() -> None:
 
 def test_small_numa_nodes_keep_what_the_kubelet_keeps_free_of_a_machine() -> None:
     assert (kept_free(GI), kept_free(100 * GI)) == (100 * MI, 5 * GI)
+
+
+def test_a_high_threshold_for_evicting_pods_is_kept_free() -> None:
+    """It is a part of what the kubelet keeps for the system, and of that each NUMA node has its share."""
+    kept = promises(system=2 * GI)
+    answer = plan(found(inventory(), GI + 21 * MI), {HERE: 512}, OwnPages(), kept)
+    assert (changes(answer), answer.reasons) == ({HERE: (0, 10)}, {HERE: NOT_FREE})
 
 
 def test_memory_that_claims_have_and_do_not_use_yet_stays_free() -> None:
@@ -398,6 +406,6 @@ def test_no_promise_is_broken_and_memory_stays_free(
     for change in plan(found(machine, available), {HERE: wanted}, OwnPages(), kept).changes:
         made_of = (change.then - change.now) * SMALL.page
         assert change.then <= wanted
-        assert available - made_of >= kept_free(4 * GI) + here
+        assert available - made_of >= max(kept_free(4 * GI), system // 2) + here
         after, before = kept.room(inventory(small=change.then)), kept.room(machine)
         assert all(after.get(place, 0) >= min(size, before.get(place, 0)) for place, size in given_out.items())

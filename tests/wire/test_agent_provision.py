@@ -12,6 +12,7 @@ from cgroup_trees import write_tree as write_cgroups
 from nodes import NODE, claim_object, machine, ref, share, spec
 from whole_agent import WholeNode, whole_node
 
+from dracpu_agent.claims import checkpoint
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.host.memory import NODES, read_memory
 from dracpu_agent.host.page_pools import PagePools
@@ -245,8 +246,9 @@ async def test_pages_that_others_add_stay(host: Host, node: WholeNode) -> None:
     await host.until(152, 64)
 
 
+@pytest.mark.parametrize("settings_change", [False, True], ids=["from time to time", "when the settings change"])
 async def test_a_kernel_that_makes_fewer_pages_is_asked_again(
-    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch, settings_change: bool
 ) -> None:
     most, write = [300], PagePools.write
 
@@ -254,15 +256,17 @@ async def test_a_kernel_that_makes_fewer_pages_is_asked_again(
         write(pools, replace(change, then=min(change.then, most[0])))
 
     monkeypatch.setattr(PagePools, "write", fewer)
+    if not settings_change:
+        monkeypatch.setattr("dracpu_agent.work.provisioning.AGAIN_SECONDS", 0.01)
     node.configure(wanted(512, 100))
     await host.until(300, 100)
     await node.api.until(lambda: {"wanted": 512, "got": 300} in provisioned(node))
     message = await reported(node, "ProvisionIncomplete")
     assert message.startswith("300 of 512 pages of hugepages_2Mi on NUMA node 0 are there: the kernel found no more")
     most[0] = 1000
-    monkeypatch.setattr("dracpu_agent.work.provisioning.AGAIN_SECONDS", 0.01)
-    node.configure(wanted(511, 100))  # other settings are tried at once
-    await host.until(511, 100)
+    if settings_change:
+        node.configure(wanted(511, 100))
+    await host.until(511 if settings_change else 512, 100)
     await reported(node, "Ready")
 
 
@@ -281,3 +285,36 @@ async def test_settings_for_a_numa_node_without_memory_are_refused(node: WholeNo
     node.configure(wanted(1, 1, 1))
     await node.api.until(lambda: node.condition("ConfigApplied").get("reason") == "Refused")
     assert "memory.provision names NUMA node 2, which has no memory here" in node.condition("ConfigApplied")["message"]
+
+
+async def test_pages_are_made_only_when_the_checkpoint_has_recorded_them(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next agent would take them for those of others."""
+    recorded: list[Any] = []
+    write = PagePools.write
+
+    def look_first(pools: PagePools, change: Change) -> None:
+        stored = checkpoint.decode((node.root / "state/checkpoint.json").read_bytes())
+        recorded.append(stored.states[DRIVER]["ownPages"]["pools"][PAGES])
+        write(pools, change)
+
+    monkeypatch.setattr(PagePools, "write", look_first)
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    assert recorded == [{"own": 448, "total": 512, "others": 64}]
+
+
+async def test_large_numbers_are_written_in_steps(host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is free is read again before each of them."""
+    steps: list[int] = []
+    write = PagePools.write
+
+    def note(pools: PagePools, change: Change) -> None:
+        steps.append(change.then)
+        write(pools, change)
+
+    monkeypatch.setattr(PagePools, "write", note)
+    node.configure(wanted(1500))
+    await host.until(1500, 64)
+    assert steps == [576, 1088, 1500]

@@ -187,7 +187,8 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         """What has to be kept when pages are made or given back."""
         there, held = self.room(), self._promises.held()
         promised = total([*held, *self._kept(there, held)])
-        return Promises(self._room, promised, reserved=self._publishing.wishes.reserved)
+        reserved = self._publishing.wishes.reserved
+        return Promises(self._room, promised, reserved=reserved, system=self.system or 0)
 
     def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
         """A device for each place where there is, or was promised, something."""

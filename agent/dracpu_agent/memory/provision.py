@@ -18,9 +18,7 @@ from dracpu_agent.memory.own_pages import Change, OwnPages, count, with_pages
 from dracpu_agent.memory.room import RESERVED_AT_LEAST
 from dracpu_api.settings import MemorySettings
 
-# The kubelet's default threshold of eviction is 100 MiB of the whole node. Kept free on each NUMA node, it is enough
-# whichever one the others use, and the kernel needs some of each NUMA node itself.
-KEPT_FREE: Final = 100 * 1024**2
+KEPT_FREE: Final = 100 * 1024**2  # of each NUMA node: the kubelet's default threshold for evicting pods of a machine
 GIGANTIC: Final = 1024**3  # such pages are not found in one piece once a machine runs
 
 _NOTHING: Final = Available(0, 0)
@@ -50,6 +48,7 @@ class Promises:
     promised: Mapping[Place, int] = field(default_factory=dict)  # what they have
     used: Mapping[Place, int] = field(default_factory=dict)  # what their containers use, as far as it is known
     reserved: Mapping[Place, int] = field(default_factory=dict)  # what the settings keep for others
+    system: int = 0  # what the kubelet keeps of the machine, its threshold for evicting pods included
 
     def unused(self, place: Place) -> int:
         """Bytes that claims have and may still take from what is free."""
@@ -112,9 +111,10 @@ def too_many(inventory: Inventory, wanted: Mapping[Place, int], own: OwnPages) -
     return {place: pages for place, pages in over.items() if pages > 0}
 
 
-def kept_free(total: int) -> int:
-    """Bytes of a NUMA node that stay free when pages are made."""
-    return max(KEPT_FREE, int(total * RESERVED_AT_LEAST))
+def kept_free(total: int, system: int = 0) -> int:
+    """Bytes of a NUMA node that stay free when pages are made: what the kernel needs, and what the kubelet keeps there
+    for the system. That is at least its threshold for evicting pods."""
+    return max(KEPT_FREE, int(total * RESERVED_AT_LEAST), system)
 
 
 def _growth(
@@ -130,7 +130,8 @@ def _growth(
             continue
         page, node = place.kind.page, found.inventory.by_numa[place.numa]
         left = promises.left_of(found.available.get(place.numa, _NOTHING), place.numa)
-        affordable = min(missing, max(0, left - taken[place.numa] - kept_free(node.total)) // page)
+        kept = kept_free(node.total, promises.system * node.total // _total(inventory))
+        affordable = min(missing, max(0, left - taken[place.numa] - kept) // page)
         unpromised = min(affordable, promises.unpromised(inventory, place.numa) // page)
         pages = _most(unpromised, partial(_keeps_promises, promises, inventory, place))
         if pages < missing:
@@ -191,6 +192,10 @@ def _with_more(inventory: Inventory, place: Place, more: int) -> Inventory:
         return replace(pages, count=pages.count + more) if here else pages
 
     return with_pages(inventory, changed)
+
+
+def _total(inventory: Inventory) -> int:
+    return sum(node.total for node in inventory.nodes)
 
 
 def _pages_for(size: int, page: int) -> int:
