@@ -37,3 +37,18 @@ def write_tree(mount: Path, place: str) -> Path:
     for parent in reversed(Path(place).parents[:-1]):
         write_cgroup(mount / parent)
     return write_cgroup(mount / place)
+
+
+def write_use(cgroup: Path, memory: tuple[int, int], pages: tuple[int, int] = (0, 0)) -> None:
+    """Writes what the kernel shows of a container's use on the two NUMA nodes."""
+    files = {
+        "memory.current": str(sum(memory)),
+        "memory.max": "max",
+        "memory.stat": f"anon {sum(memory)}\nfile 0",
+        "memory.numa_stat": f"anon N0={memory[0]} N1={memory[1]}\nfile N0=0 N1=0",
+        "hugetlb.2MB.current": str(sum(pages)),
+        "hugetlb.2MB.rsvd.current": str(sum(pages)),
+        "hugetlb.2MB.numa_stat": f"total={sum(pages)} N0={pages[0]} N1={pages[1]}",
+    }
+    for name, text in files.items():
+        (cgroup / name).write_text(f"{text}\n")

@@ -166,6 +166,13 @@ def test_the_sizes_of_a_numa_node_share_what_is_free_and_large_pages_come_first(
     assert (changes(answer), answer.reasons) == ({BESIDE: (0, 2), HERE: (0, 3)}, {HERE: NOT_FREE})
 
 
+def test_the_sizes_of_a_numa_node_share_what_is_not_promised() -> None:
+    given_out = {Place(0, MEMORY): 4 * GI - 70 * MI}
+    using = replace(promises(given_out), used=given_out)
+    answer = plan(found(inventory()), {HERE: 9, BESIDE: 2}, OwnPages(), using)
+    assert (changes(answer), answer.reasons) == ({BESIDE: (0, 2), HERE: (0, 3)}, {HERE: PROMISED})
+
+
 @pytest.mark.parametrize(
     ("place", "reason"),
     [(Place(0, LARGE), TOO_LARGE), (Place(0, Kind(MI)), UNSUPPORTED), (Place(5, SMALL), UNSUPPORTED)],

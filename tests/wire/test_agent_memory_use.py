@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cgroup_trees import write_limits, write_tree
+from cgroup_trees import write_use as use
 from fake_pod_resources import pod_resources
 from nodes import NODE, claim_object, machine, ref, share, spec
 from whole_agent import WholeNode, whole_node
@@ -54,21 +55,6 @@ async def run(node: WholeNode, *results: dict[str, Any]) -> Path:
     cdi = [name for device in devices for name in device.cdi_ids]
     made = await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
     return write_limits(write_tree(node.root / "cgroups", f"{PLACE}/{made}"), {"2MB": "max"})
-
-
-def use(cgroup: Path, memory: tuple[int, int], pages: tuple[int, int] = (0, 0)) -> None:
-    """Writes what the kernel shows of a container's use on the two NUMA nodes."""
-    files = {
-        "memory.current": str(sum(memory)),
-        "memory.max": "max",
-        "memory.stat": f"anon {sum(memory)}\nfile 0",
-        "memory.numa_stat": f"anon N0={memory[0]} N1={memory[1]}\nfile N0=0 N1=0",
-        "hugetlb.2MB.current": str(sum(pages)),
-        "hugetlb.2MB.rsvd.current": str(sum(pages)),
-        "hugetlb.2MB.numa_stat": f"total={sum(pages)} N0={pages[0]} N1={pages[1]}",
-    }
-    for name, text in files.items():
-        (cgroup / name).write_text(f"{text}\n")
 
 
 def used(node: WholeNode) -> Mapping[str, str]:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from cgroup_trees import write_tree as write_cgroups
+from cgroup_trees import write_use
 from nodes import NODE, claim_object, machine, ref, share, spec
 from whole_agent import WholeNode, whole_node
 
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.host.memory import NODES, read_memory
-from dracpu_agent.host.page_pools import PagePools
+from dracpu_agent.host.page_pools import PagePools, PoolError
 from dracpu_agent.memory.own_pages import Change
 from dracpu_agent.memory_service import MemoryCompanion
 from dracpu_api.settings import CpuNodeSpec, MemorySettings, ProvisionedPages
@@ -202,6 +203,36 @@ async def test_promised_memory_is_not_made_into_pages(host: Host, node: WholeNod
     await host.until(74, 64)
     message = await reported(node, "ProvisionIncomplete")
     assert message.startswith("74 of 512 pages of hugepages_2Mi on NUMA node 0 are there: the rest of the NUMA node's")
+
+
+async def test_memory_that_claims_use_already_is_not_kept_free_for_them(host: Host, node: WholeNode) -> None:
+    await node.api.until(lambda: offered(node, MEMORY))
+    result = share(MEMORY, 1) | {"driver": DRIVER, "consumedCapacity": {"size": "2Gi"}}
+    node.claim(claim_object(1, [result], pods=["pod-1"]))
+    (device,) = await node.plugins[DRIVER].prepare_one(ref(1))
+    place = "kubepods/besteffort/podpod-1"
+    write_cgroups(node.root / "cgroups", place)
+    container = await node.runtime.create_container(node.pod(), "main", cdi_devices=list(device.cdi_ids))
+    write_use(write_cgroups(node.root / "cgroups", f"{place}/{container}"), (2 * GIB, 0))
+    meminfo = host.sysfs / NODES / "node0/meminfo"
+    meminfo.write_text(f"Node 0 MemTotal: {4 * MIB} kB\nNode 0 MemFree: {MIB} kB\n")  # kB: 4 GiB, 1 GiB
+    node.configure(wanted(164))
+    await host.until(164, 64)
+
+
+async def test_a_number_that_the_kernel_refuses_changes_nothing(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pools: PagePools, change: Change) -> None:
+        raise PoolError("the kernel has refused nr_hugepages")
+
+    await node.api.until(lambda: offered(node, MEMORY))
+    before = offered(node, MEMORY)
+    monkeypatch.setattr(PagePools, "write", refuse)
+    node.configure(wanted(512))
+    assert await reported(node, "ProvisionIncomplete") == "the kernel has refused nr_hugepages"
+    assert offered(node, MEMORY) == before
+    assert host.pages() == 64
 
 
 async def test_the_next_agent_gives_back_what_this_one_has_made(host: Host, node: WholeNode) -> None:
