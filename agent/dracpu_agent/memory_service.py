@@ -16,6 +16,7 @@ from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.container_usage import ContainerUsages
+from dracpu_agent.host.inotify import FileWatch
 from dracpu_agent.host.memory import read_memory
 from dracpu_agent.host.oom_counts import OomReader
 from dracpu_agent.host.page_pools import PagePools
@@ -53,7 +54,8 @@ def memory_parts(options: RunOptions, topology: Topology) -> tuple[tuple[MemoryD
 class MemoryCompanion:
     """Follows the memory of the machine, and writes the limits of pods."""
 
-    def __init__(self, driver: MemoryDriver, shared: Shared) -> None:
+    def __init__(self, driver: MemoryDriver, shared: Shared, open_watch: Callable[[], FileWatch] = FileWatch) -> None:
+        """`open_watch` raises WatchError."""
         options, api = shared.options, shared.api
         assert options.memory_cgroups is not None
         self._driver = driver
@@ -79,9 +81,12 @@ class MemoryCompanion:
         self._manager = ManagerWatch(
             "memory manager", PodResources(options.kubelet_root).assigns_memory, shared.changes
         )
-        self._limits = PageLimits(driver, self._cgroups, shared.state_file, shared.changes, repairs.count)
+        self._limits = PageLimits(
+            driver, self._cgroups, shared.state_file, shared.changes, repairs.count, open_watch=open_watch
+        )
+        ooms = OomReader(options.memory_cgroups, tree)
         self._kills = MemoryKills(
-            shared.node, driver, OomReader(options.memory_cgroups, tree), shared.changes, shared.events, kills.count
+            shared.node, driver, ooms, shared.changes, shared.events, kills.count, open_watch=open_watch
         )
         self._tree = WritableTree(self._read_problems, driver, shared.node)
         pools = PagePools(options.sysfs_root, options.procfs_root, options.memory_nodes)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from nodes import NODE, claim_object, machine, ref, share, spec
 from whole_agent import WholeNode, whole_node
 
 from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.host.inotify import FileWatch, WatchLimitError
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.memory_service import MemoryCompanion
 from dracpu_api.cpuset import CpuSet
@@ -116,6 +118,21 @@ async def test_limits_that_the_kubelet_resets_are_written_again_and_counted(node
         await until(lambda: limits(cgroup) == {str(16 * MI)})
     repairs = [line for line in (await node.probe("/metrics"))[1].splitlines() if "limit_repairs_total " in line]
     assert float(repairs[-1].split()[-1]) >= 3
+
+
+async def test_an_agent_without_an_inotify_instance_serves_claims_all_the_same() -> None:
+    def no_watch() -> FileWatch:
+        raise WatchLimitError("no file can be watched: raise fs.inotify.max_user_instances")
+
+    companion = partial(MemoryCompanion, open_watch=no_watch)
+    async with whole_node(settings=ENABLED, others=drivers, companion=companion) as node:
+        cgroup = pod_cgroup(node)
+        node.read_machine_again()
+        await node.api.until(lambda: node.condition("MemoryReady").get("status") == "True")
+        cdi = await prepared(node, 1, pages(16 * MI))
+        write_limits(cgroup, {"2MB": "0"})
+        await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
+        assert limits(cgroup) == {str(16 * MI)}
 
 
 async def test_another_agent_adds_nothing_to_limits_that_have_the_claims_already(node: WholeNode) -> None:

@@ -10,7 +10,7 @@ import errno
 import os
 import resource
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -149,6 +149,24 @@ class FileWatch:
             del self._watches[path]
         self._modified -= paths
         self._ended |= paths
+
+
+WATCH_AGAIN_SECONDS: Final = 60.0  # the kernel does not notify of instances that become free
+
+
+async def opened_watch(
+    report: Callable[[WatchError], None],
+    open_watch: Callable[[], FileWatch] = FileWatch,
+    again: float = WATCH_AGAIN_SECONDS,
+) -> FileWatch:
+    """Opens a watch, and tries again every `again` seconds while the kernel refuses that; `report` is called each time.
+    The node may have no instance left, which is no reason for the agent to end."""
+    while True:
+        try:
+            return open_watch()
+        except WatchError as error:
+            report(error)
+        await asyncio.sleep(again)
 
 
 def _events(buffer: bytes) -> Iterator[tuple[int, int]]:

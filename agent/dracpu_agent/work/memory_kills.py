@@ -17,7 +17,7 @@ from dracpu_agent.cluster.events import Events, Subject
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
-from dracpu_agent.host.inotify import FileWatch, WatchError
+from dracpu_agent.host.inotify import FileWatch, WatchError, opened_watch
 from dracpu_agent.memory.kills import NOTHING, OomCounts
 from dracpu_agent.memory.kinds import MEMORY
 from dracpu_agent.node import NodeState
@@ -71,24 +71,33 @@ class MemoryKills:
         changes: Changes,
         events: Events,
         count: Callable[[], None],
+        open_watch: Callable[[], FileWatch] = FileWatch,
     ) -> None:
+        """`open_watch` raises WatchError."""
         self._node = node
         self._driver = driver
         self._counts = counts
         self._follower = Follower(changes)
         self._events = events
         self._count = count
+        self._open_watch = open_watch
+        self._is_unwatched = False  # that was logged
         self._pods: dict[str, _Pod] = {}
         self._files: dict[Path, tuple[str, str]] = {}  # watched file -> UID of the pod and id of the container
         self._turn = asyncio.Lock()  # what is known of a pod is compared and replaced in one step
 
     async def run(self) -> NoReturn:
         """Runs until cancelled."""
-        with FileWatch() as watch:
+        with await opened_watch(self._note_unwatched, self._open_watch) as watch:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow_containers(watch), name="containers with claims of memory")
                 group.create_task(self._follow_ends(watch), name="ends of containers with claims of memory")
         raise AssertionError("its tasks never end")
+
+    def _note_unwatched(self, error: WatchError) -> None:
+        if not self._is_unwatched:
+            log.warning("containers that are killed at their claims of memory are not reported", error=str(error))
+        self._is_unwatched = True
 
     async def _follow_containers(self, watch: FileWatch) -> NoReturn:
         while True:

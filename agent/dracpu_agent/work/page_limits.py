@@ -22,7 +22,7 @@ from dracpu_agent.errors import ClaimError
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import BusyLimitError, CgroupError, CgroupTimeoutError, PodGoneError
 from dracpu_agent.host.hugetlb import UNLIMITED
-from dracpu_agent.host.inotify import FileWatch, WatchError
+from dracpu_agent.host.inotify import WATCH_AGAIN_SECONDS, FileWatch, WatchError, opened_watch
 from dracpu_agent.memory.pods import Pages
 from dracpu_agent.work.changes import Changes, Follower
 
@@ -43,7 +43,7 @@ class Pace:
     again: float = 1.0  # after a limit could not be written, for example because pages are in use
     all: float = 30.0  # between two looks at all pods, in case no event was reported
     unwatched: float = 5.0  # likewise, while files cannot be watched
-    watch_again: float = 60.0  # between two attempts to watch files
+    watch_again: float = WATCH_AGAIN_SECONDS
 
 
 PACE: Final = Pace()
@@ -154,17 +154,14 @@ class PageLimits:
     async def _follow_files(self) -> NoReturn:
         """Repairs limits as soon as something else has written them."""
         while True:
-            try:
-                with self._open_watch() as watch:
-                    self._watch = watch
+            with await opened_watch(self._report_late, self._open_watch, self._pace.watch_again) as watch:
+                self._watch = watch
+                try:
                     await self._look_at(self._concerned())  # from now on their files are watched
                     await self._repair(watch)
-            except WatchError as error:
-                self._report_late(error)
-            finally:
-                self._watch = None
-                self._files.clear()
-            await asyncio.sleep(self._pace.watch_again)
+                finally:
+                    self._watch = None
+                    self._files.clear()
 
     async def _repair(self, watch: FileWatch) -> None:
         async with asyncio.TaskGroup() as group:  # no look waits for that at another pod
