@@ -187,6 +187,19 @@ async def test_a_cgroup_that_hangs_is_reported_in_time_and_delays_no_other_pod(t
         assert node.pages("hung") == 1
 
 
+async def test_a_hook_that_is_cancelled_does_not_wait_for_a_cgroup_that_hangs(tmp_path: Path) -> None:
+    async with running(tmp_path, pace=Pace(all=NEVER, again=NEVER)) as node:
+        node.cgroup("hung")
+        node.cgroups.hanging["hung"] = threading.Event()
+        node.claim(1, "hung")
+        hook = asyncio.create_task(node.limits.ensure("hung", LONG))
+        await until(lambda: node.cgroups.looks["hung"] == 1)
+        hook.cancel()
+        async with asyncio.timeout(LONG / 3):
+            with pytest.raises(asyncio.CancelledError):
+                await hook
+
+
 async def test_who_asks_while_a_look_is_under_way_gets_the_limits_of_claims_that_came_meanwhile(tmp_path: Path) -> None:
     async with running(tmp_path, pace=Pace(all=NEVER, again=NEVER)) as node:
         node.cgroup("a")
