@@ -1,9 +1,8 @@
 """Puts together what the driver of memory needs besides. Agents of CPUs alone do not load this module."""
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.memory_granting import asks_for_pages
@@ -12,7 +11,6 @@ from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.drivers.memory_promises import memory_of
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
-from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.container_usage import ContainerUsages
@@ -25,7 +23,6 @@ from dracpu_agent.host.pod_pages import PodPagesReader
 from dracpu_agent.host.reserved_pages import ReservedPages
 from dracpu_agent.kubelet.pod_resources import PodResources
 from dracpu_agent.memory.limits import pages_in
-from dracpu_agent.memory.resizing import problem_of_resize
 from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families
 from dracpu_agent.report.conditions import Condition
@@ -38,11 +35,10 @@ from dracpu_agent.work.memory_use import MemoryUse
 from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
 from dracpu_agent.work.pages_check import PagesCheck
+from dracpu_agent.work.pod_resizes import PodResizes
 from dracpu_agent.work.provisioning import Provisioning
 from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
 from dracpu_api.resources import NODES
-
-READ_SECONDS: Final = 0.5  # of the runtime's 2 s; a read takes less than a millisecond unless the disk hangs
 
 
 def memory_parts(options: RunOptions, topology: Topology) -> tuple[tuple[MemoryDriver], Callable[[Shared], Companion]]:
@@ -61,8 +57,7 @@ class MemoryCompanion:
         self._driver = driver
         tree = CgroupTree(options.memory_cgroups, options.cgroup_root)
         self._cgroups = PodLimits(options.memory_cgroups, tree)
-        self._reserved = ReservedPages(options.memory_cgroups, tree)
-        self._reading: set[asyncio.Future[Mapping[int, int]]] = set()  # cgroups
+        self._resizes = PodResizes(driver, ReservedPages(options.memory_cgroups, tree).untouched)
         repairs = Counter("dra_memory_limit_repairs_total", "Limits of pods' hugepages that something else had changed")
         kills = Counter("dra_memory_claim_kills_total", "Containers killed at the limit of their claims of memory")
         usages = ContainerUsages(options.memory_cgroups, tree)
@@ -147,26 +142,9 @@ class MemoryCompanion:
             )
 
     async def check_resize(self, pod_uid: str) -> None:
-        """Raises PlacementError while the pod has pages that its processes have reserved and not touched: the kubelet
-        would write 0 as the limit of its pages, and a process that touches a page then is killed."""
-        if pod_uid not in self._driver.pods.claiming:
-            return
-        # not cancelled when the time is over: the runtime waits for the answer, and not for a file that hangs
-        reading = asyncio.ensure_future(in_file_thread(self._reserved.untouched, pod_uid))
-        self._reading.add(reading)
-        reading.add_done_callback(self._read)
-        done, _ = await asyncio.wait((reading,), timeout=READ_SECONDS)
-        try:
-            untouched = reading.result() if done else None
-        except CgroupError as error:
-            raise PlacementError(f"the resources of the pod stay as they are: {error}") from error
-        if problem := problem_of_resize(untouched):
-            raise PlacementError(problem)
-
-    def _read(self, reading: "asyncio.Future[Mapping[int, int]]") -> None:
-        self._reading.discard(reading)
-        if not reading.cancelled():
-            reading.exception()  # so that asyncio does not report one that came too late
+        """Raises PlacementError while the pod has hugepages that are reserved and not touched: the kubelet would write
+        0 as the limit of its pages."""
+        await self._resizes.check(pod_uid)
 
     def kubelet_registered(self) -> None:
         """The kubelet has registered the driver, perhaps after a restart."""
