@@ -26,10 +26,11 @@ from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families
 from dracpu_agent.report.conditions import Condition
-from dracpu_agent.report.memory import memory_condition, shared_pages_condition
+from dracpu_agent.report.memory import memory_condition, not_counted_condition, shared_pages_condition
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.kubelet_manager import ManagerWatch
+from dracpu_agent.work.memory_counted import CountedClaims
 from dracpu_agent.work.memory_kills import MemoryKills
 from dracpu_agent.work.memory_use import MemoryUse
 from dracpu_agent.work.memory_watch import MemoryWatch
@@ -83,6 +84,7 @@ class MemoryCompanion:
         self._kills = MemoryKills(
             shared.node, driver, ooms, shared.changes, shared.events, kills.count, open_watch=open_watch
         )
+        self._counted = CountedClaims(shared.node, driver, shared.changes, shared.events)
         self._tree = WritableTree(self._read_problems, driver, shared.node)
         pools = PagePools(options.sysfs_root, options.procfs_root, options.memory_nodes)
         self._provisioning = Provisioning(shared.node, driver, pools, self._use, shared.state_file, shared.changes)
@@ -97,6 +99,7 @@ class MemoryCompanion:
             "cgroups of memory": self._tree.run,
             "kills at claims of memory": self._kills.run,
             "use of memory": self._use.run,
+            "requests beside claims": self._counted.run,
             "memory manager": self._manager.run,
         }
 
@@ -168,7 +171,8 @@ class MemoryCompanion:
             not_provisioned=self._provisioning.problem,
             static_manager=self._manager.static,
         )
-        return tuple(filter(None, (ready, shared_pages_condition(self._driver))))
+        remarks = (shared_pages_condition(self._driver), not_counted_condition(self._counted.pods.values()))
+        return tuple(filter(None, (ready, *remarks)))
 
     def _read_problems(self) -> LimitProblems:
         return LimitProblems(self._cgroups.memory_problem(), self._cgroups.problem())

@@ -27,9 +27,10 @@ class NodeCondition(StrEnum):
     STATE_HEALTHY = "StateHealthy"
     MEMORY_READY = "MemoryReady"  # present only where the settings enable memory
     PAGES_SHARED = "PagesSharedWithKubelet"  # present only while it is true
+    NOT_COUNTED = "NotCounted"  # present only while it is true
 
 
-REMARKS: Final = frozenset({NodeCondition.PAGES_SHARED})  # present only while they are true, and then worth reading
+REMARKS: Final = frozenset({NodeCondition.PAGES_SHARED, NodeCondition.NOT_COUNTED})  # present only while they are true
 
 
 class NodeReason(StrEnum):
@@ -77,6 +78,8 @@ class NodeReason(StrEnum):
     STATIC_MEMORY_MANAGER = "StaticMemoryManager"
     # PagesSharedWithKubelet
     PAGES_ALLOCATABLE = "PagesAllocatable"
+    # NotCounted
+    REQUESTS_BELOW_CLAIMS = "RequestsBelowClaims"
 
 
 class AgentReason(StrEnum):

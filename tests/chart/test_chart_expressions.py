@@ -11,7 +11,7 @@ from dracpu_agent.cluster.slices.render import render_device
 from dracpu_agent.devices.memory import publish_memory
 from dracpu_agent.memory.inventory import Inventory, NumaMemory
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.work import memory_kills, memory_use
+from dracpu_agent.work import memory_counted, memory_kills, memory_use
 from dracpu_api import names
 from dracpu_api.cpuset import CpuSet
 from dracpu_sandbox.cel.expressions import compile_expression
@@ -22,7 +22,7 @@ from dracpu_sandbox.scheduler.selectors import matches
 ON = "agent.memory.enabled=true"
 KI, MI, GI = 1024, 1024**2, 1024**3
 NODE, OTHER = "n1", "n2"
-POD_REASONS = (memory_kills.REASON, memory_use.REASON)  # of the agent's Events about pods
+POD_REASONS = (memory_kills.REASON, memory_use.REASON, memory_counted.REASON)  # of the agent's Events about pods
 REQUEST = ("request", "object", "oldObject", "variables")  # what the expressions of policies may use
 
 

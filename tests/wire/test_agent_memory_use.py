@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dracpu_agent.memory_service import MemoryCompanion
 from dracpu_agent.observe.state import read_state
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import MemorySettings
+from dracpu_sandbox.node.containers import Given
 
 DRIVER = "dra.memory"
 MI, GI = 1024**2, 1024**3
@@ -48,12 +50,13 @@ def some(device: str, size: int, request: str) -> dict[str, Any]:
     return share(device, 1, request) | {"driver": DRIVER, "consumedCapacity": {"size": str(size)}}
 
 
-async def run(node: WholeNode, *results: dict[str, Any]) -> Path:
+async def run(node: WholeNode, *results: dict[str, Any], score: int = -997) -> Path:
     """Runs the container of a pod with a claim; returns its cgroup."""
     node.claim(claim_object(1, list(results), pods=["pod-1"]))
     devices = await node.plugins[DRIVER].prepare_one(ref(1))
     cdi = [name for device in devices for name in device.cdi_ids]
-    made = await node.runtime.create_container(node.pod(), "main", cdi_devices=cdi)
+    pod = replace(node.pod(), cgroup=PLACE)
+    made = await node.runtime.create_container(pod, "main", cdi_devices=cdi, asked=Given(score=score))
     return write_limits(write_tree(node.root / "cgroups", f"{PLACE}/{made}"), {"2MB": "max"})
 
 
@@ -129,3 +132,29 @@ async def test_a_static_memory_manager_of_the_kubelet_is_a_warning_and_no_obstac
     async with pod_resources(node.root):
         await node.start_kubelet()
         await node.api.until(lambda: reason()[1] != "StaticMemoryManager")
+
+
+async def test_a_pod_whose_request_does_not_cover_its_claim_has_an_event_and_the_node_a_condition(
+    node: WholeNode,
+) -> None:
+    await run(node, some("memory-numa000", 2 * GI, "a"), score=999)
+    await node.api.until(lambda: node.condition("NotCounted").get("status") == "True")
+    assert node.condition("NotCounted")["message"].startswith(
+        "the memory requests of 1 pod do not cover the claims, so that the kubelet evicts them first when memory is "
+        "short: default/pod-1; set the memory requests"
+    )
+    await node.api.until(lambda: any(item["reason"] == "NotCounted" for item in node.api.all("events")))
+    (event,) = (item for item in node.api.all("events") if item["reason"] == "NotCounted")
+    assert event["regarding"]["uid"] == "pod-1"
+    assert event["note"].startswith("claim default/claim-1 has 2Gi of memory, and container main requests less")
+    assert event["note"].endswith("set the container's memory request to 2Gi")
+    (container,) = node.runtime.containers
+    await node.runtime.stop_container(container)
+    await node.api.until(lambda: node.condition("NotCounted") == {})
+
+
+async def test_a_pod_whose_request_covers_its_claim_is_counted(node: WholeNode) -> None:
+    cgroup = await run(node, some("memory-numa000", 2 * GI, "a"), score=700)
+    use(cgroup, (100 * MI, 0))
+    await shown(node, {"memory-0": "100Mi"})
+    assert node.condition("NotCounted") == {}

@@ -57,6 +57,7 @@ class PodResources:
                 response_deserializer=AllocatableResourcesResponse.FromString,
             )
             try:
-                return await ask(AllocatableResourcesRequest(), timeout=ANSWER_SECONDS)
+                answer: AllocatableResourcesResponse = await ask(AllocatableResourcesRequest(), timeout=ANSWER_SECONDS)
             except grpc.aio.AioRpcError as error:
                 raise PodResourcesError(f"the kubelet does not answer on {self._socket}: {error.details()}") from error
+        return answer

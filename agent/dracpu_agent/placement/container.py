@@ -34,6 +34,7 @@ class Container:
     env: tuple[str, ...] = ()  # "NAME=value"; only names that begin as the drivers' variables are kept
     cpus: CpuSet = EMPTY  # what its cgroup allows, by the runtime's record; empty: not limited
     memory_limit: int | None = None  # bytes, of its spec; None: not limited
+    oom_score_adj: int | None = None  # None: not known
     recorded: Limits = ()  # the limits of drivers that the runtime's record of it has
     started: bool = True  # False: the runtime lists it as created
     placed: bool = False  # this agent has answered its creation

@@ -105,12 +105,12 @@ def unregistered(standing: Standing) -> list[str]:
 
 def name_offline(node: NodeState, offline: Mapping[str, CpuSet]) -> str:
     """Names some claims, given by UID, with those of their CPUs that are offline."""
-    return _some(f"{node.claims[uid].ref} ({cpus})" for uid, cpus in offline.items())
+    return some_of(f"{node.claims[uid].ref} ({cpus})" for uid, cpus in offline.items())
 
 
 def name_claims(claims: Iterable[ClaimRef]) -> str:
     """Names some of the claims."""
-    return _some(map(str, claims))
+    return some_of(map(str, claims))
 
 
 def _config(node: NodeState, applied: Condition) -> Condition:
@@ -122,11 +122,13 @@ def _config(node: NodeState, applied: Condition) -> Condition:
         return Condition(NodeCondition.CONFIG_APPLIED, False, NodeReason.SETTLING, message)
     keeping = [claim for claim in node.claims.values() if not claim.cpus.isdisjoint(node.cpus.reserved)]
     if keeping:
-        named = _some([f"{claim.ref} ({claim.cpus & node.cpus.reserved})" for claim in keeping])
+        named = some_of([f"{claim.ref} ({claim.cpus & node.cpus.reserved})" for claim in keeping])
         message = f"reserved CPUs are still held by claims, which keep them until their pods end: {named}"
         return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.RESERVED_CPUS_HELD, message)
     if draining := node.draining():
-        message = f"claims of the former devices keep what they hold until their pods end: {_some(map(str, draining))}"
+        message = (
+            f"claims of the former devices keep what they hold until their pods end: {some_of(map(str, draining))}"
+        )
         return Condition(NodeCondition.CONFIG_APPLIED, True, NodeReason.DRAINING, message)
     if ungrouped := node.cpus.ungrouped():
         message = (
@@ -201,7 +203,7 @@ def _state(node: NodeState, standing: Standing) -> Condition:
 
 def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, str]]:
     if frozen := [claim for claim in node.all_claims() if claim.frozen is not None]:
-        named = _some(f"{claim.ref} ({claim.content})" for claim in frozen)
+        named = some_of(f"{claim.ref} ({claim.content})" for claim in frozen)
         yield (
             NodeReason.CLAIMS_FROZEN,
             "a newer agent prepared claims whose records this agent cannot read; they keep what they hold: install the "
@@ -221,7 +223,7 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
     if standing.checkpoint_damage:
         yield NodeReason.REBUILT, f"the checkpoint could not be used and has been rebuilt: {standing.checkpoint_damage}"
     if incomplete := node.topology.incomplete:
-        named = _some(f"CPU {cpu} ({reason})" for cpu, reason in incomplete.items())
+        named = some_of(f"CPU {cpu} ({reason})" for cpu, reason in incomplete.items())
         yield NodeReason.CPUS_INCOMPLETE, f"online CPUs that the kernel does not describe are not offered: {named}"
     if forbidden := node.topology.forbidden:
         yield (
@@ -237,7 +239,8 @@ def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, 
         )
 
 
-def _some(things: Iterable[str]) -> str:
+def some_of(things: Iterable[str]) -> str:
+    """Names some of the things."""
     named = list(things)
     more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
     return ", ".join(named[:NAMED]) + more

@@ -1,9 +1,10 @@
 """The conditions of the CpuNode that are about memory."""
 
+from collections.abc import Collection
 from typing import Final
 
 from dracpu_agent.drivers.memory import MemoryDriver
-from dracpu_agent.report.conditions import Condition
+from dracpu_agent.report.conditions import Condition, some_of
 from dracpu_api.conditions import NodeCondition, NodeReason
 from dracpu_api.quantity import format_binary
 
@@ -64,6 +65,18 @@ def shared_pages_condition(driver: MemoryDriver) -> Condition | None:
         "ResourceQuotas"
     )
     return Condition(NodeCondition.PAGES_SHARED, True, NodeReason.PAGES_ALLOCATABLE, message)
+
+
+def not_counted_condition(pods: Collection[str]) -> Condition | None:
+    """The pods whose memory requests do not cover their claims; None where there are none."""
+    if not pods:
+        return None
+    message = (
+        f"the memory requests of {len(pods)} {'pod' if len(pods) == 1 else 'pods'} do not cover the claims, so "
+        f"that the kubelet evicts them first when memory is short: {some_of(sorted(pods))}; set the memory requests of "
+        "their containers to what they claim"
+    )
+    return Condition(NodeCondition.NOT_COUNTED, True, NodeReason.REQUESTS_BELOW_CLAIMS, message)
 
 
 def _unlimited(driver: MemoryDriver, not_writable: str, without_limits: str) -> str:

@@ -122,6 +122,7 @@ def _from_labels(message: nri.Container) -> Container:
         env=tuple(entry for entry in message.env if entry.startswith(VARIABLES)),
         cpus=_cpus(resources.cpu.cpus),
         memory_limit=_memory_limit(resources),
+        oom_score_adj=message.linux.oom_score_adj.value if message.linux.HasField("oom_score_adj") else None,
         recorded=_recorded(resources),
         started=message.state != nri.CONTAINER_CREATED,
     )
