@@ -24,23 +24,23 @@ from memory_beside_cpus import (
     prepared_cpus,
     some,
 )
-from nodes import NODE, claim_object, container, machine, ref, request, revived, share, spec, uid, well
+from nodes import NODE, claim_object, machine, ref, request, revived, share, spec, uid, well
 from recorded_answers import lines
 
 from dracpu_agent.cdi import spec as cdi_spec
 from dracpu_agent.claims import checkpoint
 from dracpu_agent.claims.cpu_asks import read_cpu_request
 from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.claims.memory_granting import asks_for_pages
 from dracpu_agent.claims.memory_sizes import MemorySizes
 from dracpu_agent.claims.record import RecordError, decode_claim, encode_claim, freeze
 from dracpu_agent.cluster.slices.render import render_device
-from dracpu_agent.errors import ClaimError, PlacementError
+from dracpu_agent.errors import ClaimError, NotReadyError
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.memory.pages_left import PagesLook
 from dracpu_agent.node import NodeState
-from dracpu_agent.placement.container import Container
 from dracpu_agent.report.conditions import conditions_of
 from dracpu_agent.report.node_status import status_of
-from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import GroupBy, Mode
 from dracpu_sandbox.apiserver.kinds.semantics.policies import check_policy
 
@@ -215,6 +215,28 @@ def test_memory_serves_one_pod_and_cpus_alone_serve_several() -> None:
     prepared(state, 1, cpus_with(), pods=["pod-1", "pod-2"])
 
 
+def test_pages_that_pods_without_claims_may_take_are_not_promised() -> None:
+    state = node()
+    driver = driver_of(state)
+    driver.pages = PagesLook(driver.inventory, used={}, others={2 * MI: 24 * MI})
+    with pytest.raises(NotReadyError, match="of hugepages_2Mi on NUMA node 0 it asks for 16Mi, and 8Mi are left"):
+        prepared(state, 1, cpus_with(hugepages_2Mi="16Mi"))
+    prepared(state, 1, cpus_with(hugepages_2Mi="8Mi"))
+
+
+def test_pages_are_read_before_a_claim_of_some_and_not_before_others() -> None:
+    results = [cpus_with(), cpus_with(memory="64Mi"), cpus_with(memory="64Mi", hugepages_1Gi="1Gi")]
+    assert [asks_for_pages(request(1, result).asks[0]) for result in results] == [False, False, True]
+
+
+def test_memory_that_cannot_be_limited_is_not_offered() -> None:
+    state = node()
+    driver_of(state).pages_can_be_limited = False
+    assert beside(state)[NUMA_0] == {"memory": GI}
+    driver_of(state).memory_can_be_limited = False
+    assert beside(state) == {NUMA_0: {}, NUMA_1: {}}
+
+
 def test_an_agent_that_serves_cpus_alone_refuses_memory_with_words() -> None:
     state = NodeState(NODE, machine())
     state.configure(WITH_CPUS)
@@ -282,66 +304,6 @@ def test_the_cdi_file_is_recognized_as_the_one_of_the_claim() -> None:
     assert not cdi_spec.serves(json.dumps(damaged).encode(), claim)
 
 
-# ---- containers
-
-
-def created(state: NodeState, name: str, *devices: str, pod: str = POD) -> dict[str, str]:
-    """Creates a container; returns the files of its cgroup that the agent sets."""
-    made = Container(name, name, "default", pod, pod, devices)
-    placement = state.containers.create(made)
-    state.containers.created(made.id)
-    return dict(placement.limits)
-
-
-def test_a_container_is_limited_and_bound_by_the_memory_beside_its_cpus() -> None:
-    state = node()
-    claim = prepared_cpus(state, 1, cpus_with(memory="512Mi", hugepages_2Mi="4Mi"), pods=[POD])
-    driver_of(state).pods.learn(POD, {2 * MI: 0, GI: 0})
-    (device,) = claim.cdi_devices()
-    pages = {"hugetlb.2MB.max": str(4 * MI), "hugetlb.2MB.rsvd.max": str(4 * MI)}
-    none = {"hugetlb.1GB.max": "0", "hugetlb.1GB.rsvd.max": "0"}
-    assert created(state, "main", device.name) == {"memory.max": str(512 * MI), "cpuset.mems": "0"} | pages | none
-    assert driver_of(state).pods.limits(POD) == {2 * MI: 4 * MI, GI: 0}
-
-
-def test_a_container_with_cpus_alone_has_no_limits() -> None:
-    state = node()
-    (device,) = prepared_cpus(state, 1, cpus_with(), pods=[POD]).cdi_devices()
-    assert created(state, "main", device.name) == {}
-
-
-def test_containers_share_cpus_alone_and_not_cpus_with_memory() -> None:
-    state = node()
-    (alone,) = prepared_cpus(state, 1, cpus_with(), pods=["pod-1", "pod-2"]).cdi_devices()
-    (both,) = prepared_cpus(state, 2, cpus_with(memory="64Mi"), pods=["pod-1"]).cdi_devices()
-    created(state, "first", alone.name)
-    created(state, "second", alone.name, both.name)
-    created(state, "third", alone.name, pod="pod-2")
-    with pytest.raises(PlacementError, match="has a request of memory that container second uses"):
-        created(state, "fourth", both.name)
-    with pytest.raises(PlacementError, match="pod pod-2 is not the pod that the claim of"):
-        created(state, "fifth", both.name, pod="pod-2")
-
-
-def test_pods_that_share_cpus_have_memory_of_their_own() -> None:
-    state = node()
-    (shared,) = prepared_cpus(state, 1, cpus_with(), pods=["pod-1", "pod-2"]).cdi_devices()
-    for number, pod in ((2, "pod-1"), (3, "pod-2")):
-        (own,) = prepared_cpus(state, number, cpus_with(NUMA_1, memory="64Mi"), pods=[pod]).cdi_devices()
-        assert created(state, f"main-{pod}", shared.name, own.name, pod=pod)["memory.max"] == str(64 * MI)
-
-
-def test_memory_stays_promised_while_a_container_of_an_unprepared_claim_runs() -> None:
-    state = node()
-    (device,) = prepared_cpus(state, 1, cpus_with(memory="512Mi"), pods=[POD]).cdi_devices()
-    created(state, "main", device.name)
-    assert not state.claims.release(uid(1))
-    assert dict(driver_of(state).promised()) == {Place(0, MEMORY): 512 * MI}
-    assert beside(state)[NUMA_0]["memory"] == 512 * MI  # the scheduler does not count the claim any more
-    state.containers.ended("main")
-    assert beside(state)[NUMA_0]["memory"] == GI
-
-
 # ---- how it is shown
 
 
@@ -376,21 +338,6 @@ def test_a_device_of_memory_is_not_unhealthy_for_what_devices_of_cpus_lack() -> 
     driver_of(state).inventory = inventory(small=4)
     assert set(driver_of(state).problems()) == {"hugepages-2mi-numa000"}
     assert state.cpus.problems() == {}
-
-
-def test_an_old_runtime_proves_a_claim_with_memory_by_its_variables() -> None:
-    state = node()
-    (device,) = prepared_cpus(state, 1, cpus_with(memory="64Mi"), pods=["main"]).cdi_devices()
-    variables = [f"{name}={value}" for name, value in device.variables]
-    assert set(dict(device.variables)) == {
-        f"DRA_CPUSET_{uid(1)}",
-        f"DRAMEMORY_{uid(1)}_memory",
-        f"DRAMEMORY_{uid(1)}_NUMANodes",
-    }
-    with pytest.raises(PlacementError, match="sets DRAMEMORY_"):
-        state.containers.create(container("forger", env=variables[1:], pod="main"))
-    placement = state.containers.create(container("main", device.name.partition("=")[2], env=variables, pod="main"))
-    assert placement.cpus == CpuSet((2,))
 
 
 def test_asks_of_memory_are_read_from_the_claim() -> None:
