@@ -254,6 +254,19 @@ def test_a_claim_that_is_prepared_again_has_the_same_memory() -> None:
     assert again.memory == MemorySizes.of({Place(0, MEMORY): 512 * MI})
 
 
+def test_parameters_of_memory_that_would_have_no_effect_are_refused() -> None:
+    opaque = {"driver": "dra.memory", "parameters": {"kind": "MemoryClaimParameters", "binding": "Preferred"}}
+    for requests, refused in (([], True), (["main"], True), (["other"], False)):
+        config = [{"source": "FromClaim", "requests": requests, "opaque": opaque}]
+        claim = claim_object(1, [cpus_with(memory="64Mi")], config)
+        if refused:
+            with pytest.raises(ClaimError, match="parameters of the driver dra.memory have no effect on memory of"):
+                read_cpu_request(ref(1), claim, NODE)
+        else:
+            read_cpu_request(ref(1), claim, NODE)
+        read_cpu_request(ref(1), claim_object(1, [cpus_with()], config), NODE)
+
+
 # ---- records
 
 

@@ -18,6 +18,7 @@ from dracpu_sandbox.stories.story import Story
 PAGE: Final = Path(__file__).parents[2] / "docs/user/request-memory.md"
 PLURALS: Final = {resource.kind: resource for resource in (CLAIM_TEMPLATES, PODS)}
 MI: Final = 1 << 20
+WITH_CPUS: Final = frozenset({"one-request"})  # manifests that need memory.publish: WithCPUs
 
 
 class Given(NamedTuple):
@@ -39,6 +40,11 @@ PROMISED: Final[dict[str, Callable[[Given], bool]]] = {
         and given.cpus == "1,33"
         and not given.mounts
         and not given.container.preferred
+    ),
+    "one-request": lambda given: (
+        (given.limits["memory.max"], given.limits["cpuset.mems"]) == (str(512 * MI), "0")
+        and given.limits["hugetlb.2MB.max"] == str(1024 * MI)
+        and given.cpus == "1,33"
     ),
     "near-memory": lambda given: (
         given.limits["memory.max"] == str(512 * MI)
@@ -79,11 +85,14 @@ def test_every_pod_of_the_page_is_tested() -> None:
 
 @pytest.mark.parametrize("name", PROMISED)
 async def test_a_manifest_of_the_page_gets_what_the_page_promises(name: str, cluster: Sandbox, story: Story) -> None:
-    await cluster.client.patch(CONFIGS, "default", {"spec": {"memory": {"enabled": True}}})
+    publish = "WithCPUs" if name in WITH_CPUS else "Devices"
+    await cluster.client.patch(CONFIGS, "default", {"spec": {"memory": {"enabled": True, "publish": publish}}})
 
     async def offered() -> bool:
         slices = [item["spec"] for item in await cluster.client.list(SLICES)]
-        devices = [device["name"] for item in slices for device in item.get("devices") or ()]
+        devices = {device["name"]: device for item in slices for device in item.get("devices") or ()}
+        if name in WITH_CPUS:
+            return "dra.cpu/memory" in devices.get("cpudevnuma000", {}).get("capacity", ())
         return "memory-numa000" in devices
 
     await story.until("memory is offered", offered)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.claims.opaque import concerns
 from dracpu_agent.claims.parameters import ClaimParameters, parameters_for
-from dracpu_agent.claims.request import Ask, ClaimAllocation, ClaimRequest, Json, read_request
+from dracpu_agent.claims.request import Ask, ClaimAllocation, ClaimRefusedError, ClaimRequest, Json, read_request
 from dracpu_api import names
 from dracpu_api.quantity import whole_number, whole_number_or_zero
 
@@ -35,7 +36,11 @@ CpuRequest = ClaimRequest[CpuAsk]
 
 def read_cpu_request(ref: ClaimRef, claim: Json, node_name: str) -> CpuRequest:
     """Reads a ResourceClaim object, or refuses it."""
-    return read_request(ref, claim, node_name, names.DRIVER, _ask)
+    request = read_request(ref, claim, node_name, names.DRIVER, _ask)
+    allocated = (claim.get("status") or {}).get("allocation") or {}
+    for config in (allocated.get("devices") or {}).get("config") or ():
+        _check_other_parameters(request, config)
+    return request
 
 
 def with_roots(request: CpuRequest, roots: Mapping[str, frozenset[str]]) -> CpuRequest:
@@ -69,6 +74,18 @@ def _amount(allocation: ClaimAllocation, result: Json) -> int | None:
             result, f"it asks for {quantity} of {names.CAPACITY_CPU}: request a whole number of at least 1"
         )
     return amount
+
+
+def _check_other_parameters(request: CpuRequest, config: Json) -> None:
+    """Refuses parameters of memory for a request whose memory has none: they would have no effect."""
+    if (config.get("opaque") or {}).get("driver") != names.DRIVER_MEMORY:
+        return
+    for ask in request.asks:
+        if ask.memory and concerns(config.get("requests") or (), ask.request):
+            raise ClaimRefusedError(
+                f"claim {request.ref}, request {ask.request}: parameters of the driver {names.DRIVER_MEMORY} have no "
+                f"effect on memory of device {ask.device}: remove them from the claim or its DeviceClass"
+            )
 
 
 def _memory(allocation: ClaimAllocation, result: Json) -> Iterator[tuple[str, int]]:
