@@ -29,7 +29,7 @@ def test_claims_name_our_class_and_parameters_that_the_agent_reads(example: Show
     for request in devices["requests"]:
         assert request["exactly"]["deviceClassName"] in {names.DRIVER, *names.CLASSES_OF_MEMORY}
         capacities = request["exactly"].get("capacity", {}).get("requests", {}).keys()
-        assert capacities <= {names.CAPACITY_CPU, names.CAPACITY_SIZE}
+        assert capacities <= {names.CAPACITY_CPU, names.CAPACITY_SIZE, *names.CAPACITIES_BESIDE_CPUS.values()}
     for config in devices.get("config", ()):
         read = {names.DRIVER: read_parameters, names.MEMORY.driver: read_memory_parameters}[config["opaque"]["driver"]]
         read(config["opaque"]["parameters"])
