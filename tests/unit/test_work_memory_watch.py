@@ -164,6 +164,13 @@ async def test_the_slices_are_not_written_again_for_each_surplus_page() -> None:
     assert offered(driver.inventory) == offered(inventory(3))
 
 
+def test_whoever_reads_the_machine_surplus_pages_do_not_change_what_is_offered() -> None:
+    driver = MemoryDriver(NODE, inventory(), machine())
+    assert driver.follow_machine(inventory(3))
+    assert not any(driver.follow_machine(inventory(surplus)) for surplus in (0, 2, 1))
+    assert driver.follow_machine(inventory(count=20))
+
+
 def test_persistent_pages_are_followed_at_once() -> None:
     steady = SteadySurplus(LOOKS, inventory(count=16))
     for count in (20, 4, 16):

@@ -26,7 +26,7 @@ from dracpu_agent.drivers.memory_creation import MemoryCreation
 from dracpu_agent.drivers.memory_promises import MemoryPromises, memory_of
 from dracpu_agent.drivers.memory_publishing import Publishing
 from dracpu_agent.errors import NotReadyError, SettingsRefusedError
-from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.memory.inventory import SURPLUS_LOOKS, Inventory, SteadySurplus
 from dracpu_agent.memory.kinds import Kind, Place
 from dracpu_agent.memory.own_pages import OwnPages, own_pages
 from dracpu_agent.memory.pages_left import PagesLook, pages_for_claims, shared_pages
@@ -54,6 +54,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def __init__(self, node_name: str, inventory: Inventory, topology: Topology) -> None:
         super().__init__(Ledger())
         self.inventory = inventory
+        self._surplus = SteadySurplus(SURPLUS_LOOKS, inventory)
         # bytes that the kubelet keeps of the whole machine; None while it is not known: then ordinary memory is offered
         # only where the settings reserve some
         self.system: int | None = None
@@ -128,6 +129,11 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         if spec is None or self.settling:
             return ()
         return tuple(self._promises.draining(spec, self._publishing.through))
+
+    def follow_machine(self, found: Inventory) -> bool:
+        """The memory of the machine was read; returns whether it is another than before."""
+        former, self.inventory = self.inventory, self._surplus.follow(found)
+        return self.inventory != former
 
     def follow_topology(self, topology: Topology) -> None:
         """The CPUs of the machine have changed."""

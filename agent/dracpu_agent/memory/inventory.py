@@ -55,6 +55,9 @@ class Inventory:
         return sorted({pages.size for node in self.nodes for pages in node.pages})
 
 
+SURPLUS_LOOKS: Final = 7  # over which surplus pages count although they are gone: 30 s, with a look every 5 s
+
+
 class SteadySurplus:
     """Counts as many surplus pages as there were at most in the last looks.
 

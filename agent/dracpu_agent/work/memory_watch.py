@@ -10,7 +10,7 @@ import structlog
 
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.file_threads import in_file_thread
-from dracpu_agent.memory.inventory import Inventory, SteadySurplus
+from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.system import pages_for_pods, reserved_for_system
 from dracpu_agent.node import NodeState
 from dracpu_agent.topology.topology import TopologyError
@@ -20,7 +20,6 @@ from dracpu_api.backoff import Backoff
 from dracpu_api.errors import ApiError
 
 POLL_SECONDS: Final = 5.0
-SURPLUS_LOOKS: Final = 7  # 30 s, over which surplus pages count although they are gone
 # Between two reads of the Node, more or less: only a kubelet with other settings changes what is read of it, and its
 # restart is noticed. 15,000 agents cause 8 reads a second, which the API server answers from its memory.
 NODE_SECONDS: Final = 1800.0
@@ -49,7 +48,6 @@ class MemoryWatch:
         self._read_machine = read_machine
         self._read_node = read_node
         self._changes = changes
-        self._surplus = SteadySurplus(SURPLUS_LOOKS, driver.inventory)
         self._machine_poll = Poll(POLL_SECONDS)
         self._node_poll = Poll(NODE_SECONDS)
         self._node_failed = False
@@ -91,9 +89,7 @@ class MemoryWatch:
             self._set_problem(str(error))
             return
         self._set_problem("")
-        found = self._surplus.follow(found)
-        former, self._driver.inventory = self._driver.inventory, found
-        if found != former:
+        if self._driver.follow_machine(found):
             room = sorted(self._driver.room().items())
             log.info("the memory of the machine changed", bytes_for_claims={place.device: size for place, size in room})
             self._node.refresh()

@@ -147,9 +147,9 @@ class Provisioning:
         found = await in_file_thread(self._pools.look)
         driver = self._driver
         own = driver.own_pages.observed(found.inventory, found.boot)
-        changed = own != driver.own_pages or found.inventory != driver.inventory
-        driver.inventory, driver.own_pages = found.inventory, own
-        if changed:
+        changed = own != driver.own_pages
+        driver.own_pages = own
+        if driver.follow_machine(found.inventory) or changed:
             self._node.refresh()
         return found
 
