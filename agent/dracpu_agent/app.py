@@ -7,7 +7,7 @@ follows its changes back to them.
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from dracpu_agent.node import NodeState
 from dracpu_agent.observe.http import pages
 from dracpu_agent.observe.metrics import Metrics
 from dracpu_agent.observe.state import StateServer
+from dracpu_agent.placement.container import Limits
 from dracpu_agent.placement.proof import ClaimKey
 from dracpu_agent.report.conditions import Standing, conditions_of, worst_registration, worst_slices
 from dracpu_agent.report.document import document_of
@@ -94,7 +95,13 @@ class Agent:
         self._delegation = Delegation(machine.cgroups, changes)
         self._cpu_manager = ManagerWatch("CPU manager", PodResources(options.kubelet_root).assigns_cpus, changes)
         pinning = Pinning(
-            node, self._learn_consumers, outcomes.pushed, self._read_cpus, self._ready_pod, self._check_resize
+            node,
+            self._learn_consumers,
+            outcomes.pushed,
+            self._read_cpus,
+            self._ready_pod,
+            self._check_resize,
+            self._read_limits,
         )
         changes.subscribe(pinning.wake)
         self._lingering = Lingering(node, machine.cgroups)
@@ -234,6 +241,11 @@ class Agent:
 
     async def _read_cpus(self, pod_uid: str, container_id: str) -> CpuSet | None:
         return await in_file_thread(self._cgroups.container_cpus, pod_uid, container_id)
+
+    async def _read_limits(self, pod_uid: str, container_id: str, limits: Limits) -> Mapping[str, str] | None:
+        if self._companion is None:
+            return None
+        return await self._companion.read_limits(pod_uid, container_id, limits)
 
     async def _learn_consumers(self, claim: ClaimKey) -> None:
         await self._services[claim.driver].transactions.learn_consumers(claim.uid)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
+import structlog
+
 from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.memory_granting import asks_for_pages
 from dracpu_agent.claims.request import ClaimRequest
@@ -11,6 +13,7 @@ from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.drivers.memory_promises import memory_of
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
+from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.container_usage import ContainerUsages
@@ -25,6 +28,7 @@ from dracpu_agent.kubelet.pod_resources import PodResources
 from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families
+from dracpu_agent.placement.container import Limits
 from dracpu_agent.report.conditions import Condition
 from dracpu_agent.report.memory import memory_condition, not_counted_condition, shared_pages_condition
 from dracpu_agent.service import Companion, Shared
@@ -40,6 +44,8 @@ from dracpu_agent.work.pod_resizes import PodResizes
 from dracpu_agent.work.provisioning import Provisioning
 from dracpu_agent.work.writable_tree import LimitProblems, WritableTree
 from dracpu_api.resources import NODES
+
+log = structlog.get_logger("memory")
 
 
 def memory_parts(options: RunOptions, topology: Topology) -> tuple[tuple[MemoryDriver], Callable[[Shared], Companion]]:
@@ -59,10 +65,10 @@ class MemoryCompanion:
         tree = CgroupTree(options.memory_cgroups, options.cgroup_root)
         self._cgroups = PodLimits(options.memory_cgroups, tree)
         self._resizes = PodResizes(driver, ReservedPages(options.memory_cgroups, tree).untouched)
+        self._containers = ContainerUsages(options.memory_cgroups, tree)
         repairs = Counter("dra_memory_limit_repairs_total", "Limits of pods' hugepages that something else had changed")
         kills = Counter("dra_memory_claim_kills_total", "Containers killed at the limit of their claims of memory")
-        usages = ContainerUsages(options.memory_cgroups, tree)
-        self._use = MemoryUse(shared.node, driver, usages, shared.changes, shared.events)
+        self._use = MemoryUse(shared.node, driver, self._containers, shared.changes, shared.events)
         shared.metrics.add(*memory_families(driver, self._use.used, self._use.beyond), repairs, kills)
         read_machine = partial(read_memory, options.sysfs_root, options.procfs_root)
         pods = PodPagesReader(options.memory_cgroups, tree)
@@ -148,6 +154,15 @@ class MemoryCompanion:
         """Raises PlacementError while the pod has hugepages that are reserved and not touched: the kubelet would write
         0 as the limit of its pages."""
         await self._resizes.check(pod_uid)
+
+    async def read_limits(self, pod_uid: str, container_id: str, limits: Limits) -> Mapping[str, str] | None:
+        """What the cgroup of a container has in the files of these limits; None if that is not known."""
+        files = [file for file, _ in limits]
+        try:
+            return await in_file_thread(self._containers.read_files, pod_uid, container_id, files)
+        except CgroupError as error:
+            log.warning("limits of a container not read", pod=pod_uid, container_id=container_id, error=str(error))
+            return None
 
     def kubelet_registered(self) -> None:
         """The kubelet has registered the driver, perhaps after a restart."""

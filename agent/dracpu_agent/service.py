@@ -20,6 +20,7 @@ from dracpu_agent.kubelet.plugin import KubeletPlugin
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
 from dracpu_agent.observe.metrics import Metrics
+from dracpu_agent.placement.container import Limits
 from dracpu_agent.report.conditions import Condition
 from dracpu_agent.report.device_health import HealthOfDriver
 from dracpu_agent.work.auditing import Auditor
@@ -64,6 +65,9 @@ class Companion(Protocol):
 
     async def check_resize(self, pod_uid: str) -> None:
         """Raises PlacementError when the kubelet must not change the resources of a pod now."""
+
+    async def read_limits(self, pod_uid: str, container_id: str, limits: Limits) -> Mapping[str, str] | None:
+        """What the cgroup of a container has in the files of these limits; None if that is not known."""
 
     def kubelet_registered(self) -> None:
         """The kubelet has registered the driver, perhaps after a restart."""

@@ -1,73 +1,18 @@
 """The driver of memory: which containers may use a claim, and what each may use."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nodes import NODE, SAFE_RUNTIME, claim_object, machine, ref, share, spec, uid
+from memory_claims_node import DRIVER, GI, MI, POD, OneNode, limits, pages, some
+from nodes import claim_object, ref, spec, uid
 
 from dracpu_agent.claims.request import ClaimRefusedError
-from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError, SettingsRefusedError
-from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
-from dracpu_agent.node import NodeState
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement
+from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.placement.container import Container
 from dracpu_agent.placement.proof import UnknownConsumerError
-from dracpu_api.cpuset import CpuSet
 from dracpu_api.names import TAINT_SETTLING
 from dracpu_api.settings import MemorySettings, ReservedMemory
-
-DRIVER = "dra.memory"
-MI, GI = 1024**2, 1024**3
-ENABLED = spec(memory=MemorySettings(enabled=True))
-POD = "pod-1"
-
-
-class OneNode:
-    """A node of two NUMA nodes with 4 GiB each, of which 64 MiB are pages of 2 MiB."""
-
-    def __init__(self) -> None:
-        pages = (Pages(2 * MI, 32, 32), Pages(GI, 0, 0))
-        nodes = tuple(NumaMemory(numa, CpuSet((numa,)), 4 * GI, 4, pages) for numa in (0, 1))
-        self.driver = MemoryDriver(NODE, Inventory(nodes), machine())
-        self.driver.system = 0
-        self.state = NodeState(NODE, machine(), [self.driver])
-        self.state.configure(ENABLED)
-        self.state.containers.connected(SAFE_RUNTIME)
-        self.state.containers.synchronize([])
-        self.made = 0
-
-    def prepare(self, number: int, *results: dict[str, Any], pods: tuple[str, ...] = (POD,)) -> tuple[str, ...]:
-        """Grants a claim; returns the names of its CDI devices."""
-        holding = self.state.holdings[DRIVER]
-        claim = holding.grant(holding.driver.read(ref(number), claim_object(number, results, pods=pods))).claim
-        self.driver.pods.learn(POD, {2 * MI: 0, GI: 0})
-        return tuple(device.name for device in claim.cdi_devices())
-
-    def create(self, name: str, *devices: str, pod: str = POD, **fields: Any) -> Placement:
-        """Creates a container."""
-        self.made += 1
-        made = Container(f"{name}-{self.made}", name, "default", pod, pod, devices, **fields)
-        placement = self.state.containers.create(made)
-        self.state.containers.created(made.id)
-        return placement
-
-
-def some(device: str, size: int, request: str = "main") -> dict[str, Any]:
-    """Builds an allocation result."""
-    return share(device, 1, request) | {"driver": DRIVER, "consumedCapacity": {"size": str(size)}}
-
-
-def limits(placement: Placement | ContainerUpdate | None) -> dict[str, str]:
-    assert placement is not None
-    return dict(placement.limits)
-
-
-def pages(small: int) -> dict[str, str]:
-    files = {"hugetlb.2MB.max": str(small), "hugetlb.2MB.rsvd.max": str(small)}
-    return files | {"hugetlb.1GB.max": "0", "hugetlb.1GB.rsvd.max": "0"}
-
 
 # ---- what containers may use
 
@@ -77,6 +22,14 @@ def test_a_container_is_bound_and_limited_by_its_claim() -> None:
     devices = node.prepare(1, some("memory-numa001", 512 * MI, "a"), some("hugepages-2mi-numa001", 8 * MI, "b"))
     made = node.create("main", *devices)
     assert limits(made) == {"memory.max": str(512 * MI), "cpuset.mems": "1"} | pages(8 * MI)
+
+
+def test_a_container_with_pages_on_another_node_than_its_memory_is_limited_and_not_bound() -> None:
+    node = OneNode()
+    devices = node.prepare(1, some("memory-numa000", 512 * MI, "a"), some("hugepages-2mi-numa001", 8 * MI, "b"))
+    made = node.create("main", *devices)
+    assert limits(made) == {"memory.max": str(512 * MI)} | pages(8 * MI)
+    assert made.at_creation.preferred_nodes == (0, 1)
 
 
 def test_a_container_without_claims_is_left_as_it_is() -> None:
@@ -105,22 +58,7 @@ def test_a_resize_of_the_spec_below_the_claim_limits_the_container_and_one_above
     (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
     assert limits(node.create("main", device, memory_limit=GI))["memory.max"] == str(512 * MI)
     for limit, expected in ((256 * MI, 256 * MI), (None, 256 * MI), (GI, 512 * MI)):
-        assert limits(node.state.containers.repeat("main-1", limit))["memory.max"] == str(expected)
-
-
-def test_a_container_that_was_started_without_its_limits_is_neither_bound_nor_limited_below_its_use() -> None:
-    node = OneNode()
-    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
-    started = Container("late", "main", "default", POD, POD, (device,), cpus=node.state.division.shared)
-    assert all("memory.max" not in limits(update) for update in node.state.containers.synchronize([started])[0])
-    assert node.driver.limits(started, frozenset((device,))) == {}
-
-
-def test_a_container_that_an_earlier_agent_has_limited_stays_so() -> None:
-    node = OneNode()
-    (device,) = node.prepare(1, some("memory-numa000", 512 * MI))
-    known = Container("old", "main", "default", POD, POD, (device,), recorded=(("memory.max", str(512 * MI)),))
-    assert node.driver.limits(known, frozenset((device,))) == {"memory.max": str(512 * MI), "cpuset.mems": "0"}
+        assert limits(node.resize("main-1", limit))["memory.max"] == str(expected)
 
 
 # ---- who may share

@@ -163,6 +163,7 @@ def test_a_container_is_bound_only_if_all_of_its_memory_is_limited_strictly(part
     if mems is not None:
         assert ordinary
         assert all(binding != "Preferred" for _, binding in ordinary)
+        assert nodes == {int(device[-1]) for device, _, _ in parts if device in MEMORY}
 
 
 # ---- mounts

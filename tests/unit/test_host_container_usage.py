@@ -71,6 +71,37 @@ def test_the_usage_of_a_container(tmp_path, place):
     assert usages(tmp_path).read("1-a", "c1") == USAGE
 
 
+def test_what_cannot_be_freed_at_once_and_the_numa_nodes_of_a_container(tmp_path):
+    container = container_at(tmp_path)
+    stat = f"{MEMORY['stat']}\nfile_dirty 8192\nfile_writeback 4096\nunevictable 40960\n"
+    (container / "memory.stat").write_text(stat)
+    (container / "cpuset.mems").write_text("0-1\n")
+    usage = usages(tmp_path).read("1-a", "c1")
+    assert usage is not None
+    assert (usage.unwritten, usage.unevictable, usage.nodes) == (12288, 40960, "0-1")
+
+
+def test_the_limits_of_a_container_are_read_and_written(tmp_path):
+    container = container_at(tmp_path)
+    (container / "cpuset.mems").write_text("\n")
+    assert usages(tmp_path).write("1-a", "c1", "cpuset.mems", "0")
+    found = usages(tmp_path).read_files("1-a", "c1", ["cpuset.mems", "memory.max", "memory.zswap.max"])
+    assert found == {"cpuset.mems": "0", "memory.max": str(128 * MIB)}
+
+
+def test_nothing_is_written_outside_of_the_cgroup_of_a_container(tmp_path):
+    container, outside = container_at(tmp_path), tmp_path / "outside"
+    outside.write_text("1\n")
+    (container / "cpuset.mems").symlink_to(outside)
+    with pytest.raises(UnsafeCgroupError):
+        usages(tmp_path).write("1-a", "c1", "cpuset.mems", "0")
+    with pytest.raises(CgroupError):
+        usages(tmp_path).write("1-a", "c1", "../c1/memory.max", "0")
+    assert not usages(tmp_path).write("1-a", "c2", "cpuset.mems", "0")
+    assert usages(tmp_path).read_files("1-a", "c2", ["cpuset.mems"]) is None
+    assert outside.read_text() == "1\n"
+
+
 def test_a_container_that_is_gone(tmp_path):
     container = container_at(tmp_path)
     assert usages(tmp_path).read("1-a", "c2") is None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.limits import memory_limits, page_limits, pages_in
+from dracpu_agent.memory.limits import in_force, late, memory_limits, page_limits, pages_in, permitted
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.memory.system import reserved_for_system
 
@@ -37,9 +37,9 @@ def test_a_container_with_pages_and_no_memory_is_not_bound() -> None:
     assert memory_limits({Place(0, Kind(SMALL)): 8 * MI}, None, {0, 1}) == {}
 
 
-def test_pages_of_another_node_are_reachable_for_a_container_that_is_bound() -> None:
-    sizes = {Place(0, MEMORY): 512 * MI, Place(1, Kind(SMALL)): 8 * MI}
-    assert memory_limits(sizes, None, {0, 1})["cpuset.mems"] == "0,1"
+def test_a_container_whose_memory_is_partly_gone_is_limited_and_not_bound() -> None:
+    sizes = {Place(0, MEMORY): 512 * MI, Place(2, MEMORY): 512 * MI}
+    assert memory_limits(sizes, None, {0, 1}) == {"memory.max": str(GI)}
 
 
 def test_a_container_is_never_bound_to_nodes_without_memory() -> None:
@@ -58,10 +58,70 @@ def test_no_container_is_bound_without_a_limit(
     limits = memory_limits(sizes, spec_limit, with_memory)
     assert "cpuset.mems" not in limits or "memory.max" in limits
     if "cpuset.mems" in limits:
-        assert {int(numa) for numa in limits["cpuset.mems"].split(",")} <= with_memory
+        bound = {int(numa) for numa in limits["cpuset.mems"].split(",")}
+        assert bound <= with_memory
+        assert bound == {place.numa for place in sizes if place.kind == MEMORY}
     if "memory.max" in limits:
         assert int(limits["memory.max"]) <= sum(size for place, size in sizes.items() if place.kind == MEMORY)
         assert spec_limit is None or int(limits["memory.max"]) <= spec_limit
+
+
+MAX, MEMS, PAGES = "memory.max", "cpuset.mems", "hugetlb.2MB.max"
+
+
+def test_a_container_that_has_its_limits_is_sent_them_again() -> None:
+    wanted = {MAX: str(GI), MEMS: "0,1", PAGES: "0"}
+    assert permitted(wanted, {**wanted, MEMS: "0-1"}, started=True) == wanted
+
+
+def test_a_container_that_runs_without_limits_is_sent_none() -> None:
+    assert permitted({MAX: str(GI), MEMS: "0", PAGES: "0"}, {MEMS: "0"}, started=True) == {}
+    assert late({MAX: str(GI), MEMS: "0", PAGES: "0"}, {}) == {MAX: str(GI), MEMS: "0"}
+
+
+def test_a_container_that_is_not_started_is_sent_all_but_limits_of_pages() -> None:
+    wanted = {MAX: str(GI), MEMS: "0", PAGES: str(MI)}
+    assert permitted(wanted, {}, started=False) == {MAX: str(GI), MEMS: "0"}
+    assert permitted(wanted, {PAGES: "0"}, started=False)[PAGES] == "0"
+
+
+def test_a_binding_stays_as_it_is() -> None:
+    assert permitted({MAX: str(GI), MEMS: "0"}, {MAX: str(GI), MEMS: "0-1"}, started=True)[MEMS] == "0-1"
+    assert late({MAX: str(GI), MEMS: "0"}, {MAX: str(GI), MEMS: "0-1"}) == {MEMS: "0"}
+
+
+files = st.fixed_dictionaries(
+    {},
+    optional={
+        MAX: st.integers(1, 64).map(lambda count: str(count * MI)) | st.just("max"),
+        MEMS: st.sampled_from(["0", "1", "0,1"]),
+        PAGES: st.integers(0, 4).map(lambda count: str(count * SMALL)),
+    },
+)
+
+
+@given(files, files)
+def test_no_container_that_runs_is_limited_below_what_it_has_or_moved(
+    wanted: dict[str, str], recorded: dict[str, str]
+) -> None:
+    sent = permitted(wanted, recorded, started=True)
+    assert sent.keys() <= wanted.keys() | {MEMS}
+    if MAX in sent:
+        assert recorded[MAX] != "max" or sent[MAX] == "max"
+        assert sent[MAX] == "max" or recorded[MAX] == "max" or int(sent[MAX]) >= int(recorded[MAX])
+    if MEMS in sent:
+        assert (sent[MEMS], MAX in sent) == (recorded[MEMS], True)
+    if PAGES in sent:
+        assert sent[PAGES] == recorded[PAGES]
+    assert permitted(wanted, {**recorded, **sent}, started=True) == sent
+
+
+def test_the_files_of_a_cgroup_are_compared_as_the_kernel_shows_them() -> None:
+    wanted = {MAX: str(GI + 5), MEMS: "0,1", PAGES: "0"}
+    assert in_force(wanted, {MAX: str(GI), MEMS: "0-1", PAGES: "0", "another": "file"})
+    for file, other in ((MAX, "max"), (MAX, str(GI - MI)), (MAX, str(2 * GI)), (MEMS, ""), (MEMS, "0"), (PAGES, "max")):
+        assert not in_force(wanted, {MAX: str(GI), MEMS: "0-1", PAGES: "0", file: other})
+    assert not in_force(wanted, {MAX: str(GI), MEMS: "0-1"})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
-from dracpu_agent.memory.limits import MEMORY_MAX, memory_limits, page_limits, pages_in
+from dracpu_agent.memory.limits import memory_limits, page_limits, pages_in, permitted
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.placement.container import Container
 
@@ -53,10 +53,22 @@ class MemoryContainers:
             )
 
     def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
-        """What claims set in a container's cgroup. A pod with claims of pages has limits of pages for all of its
-        containers: those without a claim get what the pod's spec asks for."""
+        """What claims set in a container's cgroup: all of it for a container that is about to be created, otherwise
+        what it can be sent without harm."""
+        wanted = self._wanted(container, devices)
+        return wanted if container.is_new else permitted(wanted, dict(container.recorded), started=container.started)
+
+    def _wanted(self, container: Container, devices: frozenset[str]) -> dict[str, str]:
+        """What claims and the pod's spec give a container.
+
+        A pod with claims of pages has limits of pages for all of its containers. Each may use what the spec of the pod
+        asks for, and its own claims besides. Which container asks for how much of the pod's figure is not known: with
+        its default settings, the runtime does not pass on the pages in the spec of a container, and limits them for the
+        pod alone. A smaller share could take from a program what its spec has; with this one, containers can take
+        from each other what the spec of their pod has, as they can without claims, and never what another one claims.
+        """
         sizes = self._sizes(devices)
-        limits = {} if _is_late(container) else memory_limits(sizes, container.memory_limit, self._inventory().by_numa)
+        limits = memory_limits(sizes, container.memory_limit, self._inventory().by_numa)
         claimed = pages_in(sizes)
         if not claimed and container.pod_uid not in self._pods.claiming:
             return limits
@@ -70,9 +82,3 @@ class MemoryContainers:
         for device in devices:
             sizes.update(self.sizes_of_devices.get(device, {}))
         return sizes
-
-
-def _is_late(container: Container) -> bool:
-    """True for a container that was started without its limits, as no agent ran: a limit below what it uses would kill
-    it, and binding it would stop the runtime while its pages move."""
-    return not container.placed and MEMORY_MAX not in dict(container.recorded)

@@ -1,4 +1,6 @@
-"""Reads how much memory and how many hugepages a container uses, in total and on each NUMA node."""
+"""Reads how much memory and how many hugepages a container uses, in total and on each NUMA node; reads and writes its
+limits.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from dracpu_agent.host.hugetlb_access import CONTROLLERS
 from dracpu_agent.host.pod_cgroups import PodCgroups
 
 _MEMORY: Final = "memory"
+_MEMS: Final = "cpuset.mems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +40,42 @@ class ContainerUsage:
     pages: Mapping[int, int]  # size of a page -> bytes in use
     reserved: Mapping[int, int]  # size of a page -> bytes reserved by mmap, in use or not
     numa: Mapping[int, NumaUsage]  # NUMA node -> its part
+    unwritten: int = 0  # the part of `file` that is not on the disk yet
+    unevictable: int = 0  # what its processes have locked in memory
+    nodes: str = ""  # the NUMA nodes of its cpuset.mems; "": those of its parent
 
 
 class ContainerUsages:
-    """Reads the cgroups of containers below `mount`; `tree` has the kubelet's `cgroupRoot`."""
+    """The cgroups of containers below `mount`; `tree` has the kubelet's `cgroupRoot`. The methods block."""
 
     def __init__(self, mount: Path, tree: CgroupTree) -> None:
         self._cgroups = PodCgroups(mount, tree)
 
     def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
-        """What the container uses; None if it has no cgroup, or has none any more. Blocks.
+        """What the container uses; None if it has no cgroup, or has none any more.
 
         Raises InvalidIdError for a text that is no UID or id, UnsafeCgroupError where something else is in place of a
         cgroup or of its files, ControllerMissingError without the memory controller, and CgroupError.
         """
         with self._cgroups.container(pod_uid, container_id) as container:
             return None if container is None else _usage(container)
+
+    def read_files(self, pod_uid: str, container_id: str, names: Iterable[str]) -> Mapping[str, str] | None:
+        """The texts of files of the container's cgroup, without those that it lacks; None without a cgroup. Raises
+        CgroupError."""
+        with self._cgroups.container(pod_uid, container_id) as container:
+            if container is None:
+                return None
+            texts = {name: container.read(name) for name in names}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    def write(self, pod_uid: str, container_id: str, name: str, text: str) -> bool:
+        """Writes a file of the container's cgroup; False without a cgroup. Returns when the kernel has done what
+        follows from it, such as moving memory. Raises CgroupError."""
+        with self._cgroups.container(pod_uid, container_id) as container:
+            if container is not None:
+                container.write(name, text)
+        return container is not None
 
 
 def _usage(container: Directory) -> ContainerUsage | None:
@@ -62,13 +85,18 @@ def _usage(container: Directory) -> ContainerUsage | None:
     used = _of_sizes(container, sizes, "current")
     reserved = _of_sizes(container, sizes, "rsvd.current")
     numa = _by_numa(container, sizes)
+    nodes = container.read(_MEMS) or ""
     controllers = container.read(CONTROLLERS)
     if controllers is None:  # it has ended while its files were read
         return None
     if current is None or limit is None or not stat:
         raise _without_memory(container, controllers)
     anon, file, inactive_file, shmem = (stat.get(name, 0) for name in ("anon", "file", "inactive_file", "shmem"))
-    return ContainerUsage(current, limit, anon, file, inactive_file, shmem, used, reserved, numa)
+    unwritten = stat.get("file_dirty", 0) + stat.get("file_writeback", 0)
+    unevictable = stat.get("unevictable", 0)
+    return ContainerUsage(
+        current, limit, anon, file, inactive_file, shmem, used, reserved, numa, unwritten, unevictable, nodes.strip()
+    )
 
 
 def _without_memory(container: Directory, controllers: str) -> CgroupError:

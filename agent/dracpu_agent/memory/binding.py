@@ -46,10 +46,16 @@ class PageMount(NamedTuple):
     size: int  # bytes of all its files
 
 
-def is_strict(parts: Iterable[Part]) -> bool:
-    """Whether a container with these parts may be bound to their NUMA nodes."""
+def is_strict(parts: Collection[Part]) -> bool:
+    """Whether a container with these parts may be bound to their NUMA nodes.
+
+    Not one whose pages are on another node than its ordinary memory: bound to the one, it could not reach its pages;
+    bound to both, its ordinary memory could fill a node on which it was promised none.
+    """
     ordinary = [part for part in parts if not part.place.kind.is_huge]
-    return bool(ordinary) and all(part.binding is Binding.STRICT for part in ordinary)
+    nodes = {part.place.numa for part in ordinary}
+    all_strict = all(part.binding is Binding.STRICT for part in ordinary)
+    return bool(ordinary) and all_strict and all(part.place.numa in nodes for part in parts)
 
 
 def preferred_nodes(parts: Collection[Part], allowed: Collection[int]) -> tuple[int, ...]:

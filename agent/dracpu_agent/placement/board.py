@@ -5,27 +5,19 @@ asked. It keeps only the order in which pushes are due; each push is computed wh
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, Resources
+from dracpu_agent.memory.limits import in_force, late
+from dracpu_agent.placement.container import Container, ContainerUpdate, Limits, Placement, Resources
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import ClaimKey, Use
 from dracpu_agent.placement.reply import Due, select, size_of
 from dracpu_agent.placement.sharing import Sharer, sharers
-from dracpu_agent.placement.tracked import Stage, Tracked
+from dracpu_agent.placement.tracked import Doubt, Stage, Tracked
 from dracpu_api.cpuset import EMPTY, CpuSet, union
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A container that is about to start, perhaps on CPUs that are not its own; only its cgroup can show that."""
-
-    tracked: Tracked
-    events: int  # of the container before its cgroup was read
-
 
 # A refused start ends the container. The kubelet creates another one, except for a pod that never restarts.
 REPLACED: Final = "the kubelet creates it again, unless the pod's restartPolicy is Never"
@@ -98,9 +90,9 @@ class Board:
         """Updates of containers that are not started, or of those that may start on `clearing`: they take effect where
         the cgroup is not written yet."""
         for tracked in self._tracked.values():
-            if clearing is not None and not tracked.may_come_to(clearing - self._own(tracked, division)):
+            if clearing is not None and not tracked.may_come_to(clearing - division.held_by(tracked.uses)):
                 continue
-            wanted = self._wanted(tracked.container, tracked.uses, division)
+            wanted = tracked.wanted(division)
             if tracked.stage is Stage.CREATED and wanted.cpus and wanted != tracked.sent:
                 tracked.send_in_reply(wanted)
                 yield _update(tracked, wanted)
@@ -112,8 +104,8 @@ class Board:
         self._forget_failed_creation_of(container)
         division.admit(container, uses, sharers(container, uses, self))
         at_creation = division.at_creation(container, uses)
-        container = replace(container, placed=True, mounted=frozenset())
-        wanted = self._wanted(container, uses, division)
+        container = replace(container, is_new=True, placed=True, started=False, mounted=frozenset())
+        wanted = division.resources_of(container, uses)
         cpus = wanted.cpus
         if not cpus:
             raise PlacementError(
@@ -127,6 +119,7 @@ class Board:
         if pinned:
             updates += tuple(self._update_records(division, clearing))
         moved = tuple(update.container_id for update in updates)
+        container = replace(container, is_new=False, recorded=wanted.limits)
         made = Tracked(container, uses, Stage.CREATING, sent=wanted, possible=cpus, limits_known=True, moved=moved)
         self._tracked[container.id] = made
         return Placement(cpus, updates, wanted.limits, at_creation)
@@ -139,22 +132,29 @@ class Board:
             tracked.moved = ()
 
     def begin_start(self, container: Container, uses: frozenset[Use], division: Division) -> Doubt | None:
-        """The runtime is about to start a container; returns a doubt about its CPUs that its cgroup can resolve."""
+        """The runtime is about to start a container; returns a doubt that its cgroup can resolve."""
         tracked = self._tracked.get(container.id)
         if tracked is None:  # its creation was not reported, or took too long
+            container = replace(container, started=False)
             tracked = Tracked(container, uses, Stage.CREATED, sent=Resources(), possible=None)
             self._tracked[container.id] = tracked
-        return Doubt(tracked, tracked.events) if self._starts_elsewhere(tracked, division) else None
+        elsewhere, limits = self._starts_elsewhere(tracked, division), tracked.missing_limits(division)
+        return Doubt(tracked, tracked.events, elsewhere, limits) if elsewhere or limits else None
 
-    def resolve(self, doubt: Doubt, cpus: CpuSet) -> None:
-        """The cgroup of the container allows these CPUs."""
-        if doubt.events == doubt.tracked.events:
-            self._queue.clear()
-            pending = doubt.tracked.pending
-            doubt.tracked.possible = cpus | pending.cpus if pending else cpus
+    def resolve(self, doubt: Doubt, cpus: CpuSet | None, found: Mapping[str, str] | None = None) -> None:
+        """The cgroup of the container allows these CPUs, and its files have this content; None: not known."""
+        tracked = doubt.tracked
+        if doubt.events != tracked.events:
+            return
+        self._queue.clear()
+        if cpus is not None:
+            tracked.possible = cpus | tracked.pending.cpus if tracked.pending else cpus
+        if found is not None and in_force(dict(doubt.limits), found):
+            tracked.found_limits(doubt.limits)
 
     def check_start(self, container: Container, division: Division) -> None:
-        """Refuses to start a container that may run on CPUs of another container's claim, or off its own claims.
+        """Refuses to start a container that may run on CPUs of another container's claim, off its own claims, or
+        without the limits of its claims: a program that has begun to use more cannot be limited without harm.
 
         CPUs of a claim that no container uses yet are no reason: those are created after this container has started,
         and move it. A container without claims whose cgroup was written while no agent was connected starts, as it
@@ -165,7 +165,7 @@ class Board:
         if tracked is None:
             raise PlacementError(f"container {container.name} has ended, or the agent connects anew: {REPLACED}")
         pinned = division.pins(tracked.uses)
-        can_be_moved = self.pushes and bool(self._wanted_cpus(tracked.uses, division))
+        can_be_moved = self.pushes and bool(division.cpus_of(tracked.uses))
         moved_first = tracked.unattended and not (pinned or tracked.overdue) and can_be_moved
         if not moved_first and self._starts_elsewhere(tracked, division):
             known = f'CPUs "{tracked.possible}"' if tracked.possible else "CPUs that are not known"
@@ -174,6 +174,11 @@ class Board:
             else:
                 wrong = "which are not those of its claims" if pinned else "where others run on their claims"
             raise PlacementError(f"container {container.name} would start on {known}, {wrong}: {REPLACED}")
+        if limits := tracked.missing_limits(division):
+            raise PlacementError(
+                f"container {container.name} would start without the limits of its claims, or it is not known whether "
+                f"it has them ({', '.join(file for file, _ in limits)}): {REPLACED}"
+            )
         if tracked.stage is not Stage.RUNNING:
             tracked.stage = Stage.STARTING
 
@@ -197,18 +202,30 @@ class Board:
         tracked = self._event_of(container_id)
         if tracked is None:
             return None
-        if memory_limit is not None:
-            tracked.container = replace(tracked.container, memory_limit=memory_limit)
-        wanted = self._wanted(tracked.container, tracked.uses, division)
+        tracked.begin_change(memory_limit)
+        wanted = tracked.wanted(division)
         if not wanted.cpus:
             return None
         tracked.repeat(wanted)
         return _update(tracked, wanted)
 
-    def updated(self, container_id: str) -> None:
-        """The runtime has carried out the kubelet's change of a container."""
+    def updated(self, container_id: str, memory_limit: int | None = None) -> None:
+        """The runtime has carried out the kubelet's change of a container, which has this limit of memory now."""
         if tracked := self._event_of(container_id):
-            tracked.updated()
+            tracked.updated(memory_limit)
+
+    def late(self, division: Division) -> Iterator[tuple[Container, Limits]]:
+        """The containers that run without limits of their claims, and all limits that they must have."""
+        for tracked in self._tracked.values():
+            if tracked.stage is Stage.RUNNING and tracked.pending is None:
+                wanted = division.claimed_limits(tracked.container, tracked.uses)
+                if late(dict(wanted), dict(tracked.wanted(division).limits)):
+                    yield tracked.container, wanted
+
+    def corrected(self, container_id: str, limits: Mapping[str, str]) -> None:
+        """The cgroup of a running container has these limits now: the runtime is sent them next."""
+        if tracked := self._event_of(container_id):
+            tracked.add_recorded(limits)
 
     def expire(self, container_id: str) -> None:
         """The next event of a container that is being created, started or changed has not come for too long."""
@@ -274,10 +291,10 @@ class Board:
 
     def _due(self, division: Division, *, growing: bool, repeating: bool) -> Iterator[Due]:
         for tracked in self._tracked.values():
-            wanted = self._wanted(tracked.container, tracked.uses, division)
+            wanted = tracked.wanted(division)
             if tracked.stage is not Stage.RUNNING or not wanted.cpus:
                 continue
-            strays = self._strays(tracked, division)
+            strays = tracked.strays(division)
             repeated = wanted == tracked.sent
             urgent = strays or not (self.pushes or tracked.has_limits)
             needed = repeating and urgent and not tracked.confirmed if repeated else growing or urgent
@@ -291,22 +308,20 @@ class Board:
             due = [
                 tracked
                 for tracked in self._tracked.values()
-                if tracked.container.id not in skip and self._needs_push(tracked, division)
+                if tracked.container.id not in skip and tracked.needs_push(division)
             ]
-            self._queue = deque(
-                sorted(due, key=lambda tracked: (not self._strays(tracked, division), not tracked.unattended))
-            )
+            self._queue = deque(sorted(due, key=lambda tracked: (not tracked.strays(division), not tracked.unattended)))
             self._queued_for = division, skip
         found = self._first_queued(division)
         if found is None:
             return None
         self._under_way = (found, found.events)
-        return _update(found, self._wanted(found.container, found.uses, division))
+        return _update(found, found.wanted(division))
 
     def _first_queued(self, division: Division) -> Tracked | None:
         while self._queue:
             tracked = self._queue[0]
-            if self._tracked.get(tracked.container.id) is tracked and self._needs_push(tracked, division):
+            if self._tracked.get(tracked.container.id) is tracked and tracked.needs_push(division):
                 return tracked
             self._queue.popleft()
         return None
@@ -332,20 +347,13 @@ class Board:
 
     # ---- what is right
 
-    def _needs_push(self, tracked: Tracked, division: Division) -> bool:
-        if tracked.stage is not Stage.RUNNING:
-            return False
-        wanted = self._wanted(tracked.container, tracked.uses, division)
-        # while the kubelet's update is pending, nothing that is sent can be confirmed
-        return bool(wanted.cpus) and (wanted != tracked.sent or not (tracked.confirmed or tracked.pending))
-
     def _starts_elsewhere(self, tracked: Tracked, division: Division) -> bool:
         """True when a container may start on CPUs that others' claims use, or off the CPUs of its own claims."""
-        own = self._own(tracked, division)
+        own = division.held_by(tracked.uses)
         foreign = self._occupied(tracked, division) - own
         if tracked.possible is None:
             return division.pins(tracked.uses) or bool(foreign)
-        right = own | self._wanted_cpus(tracked.uses, division)
+        right = own | division.cpus_of(tracked.uses)
         pinned = division.pins(tracked.uses)
         astray = not tracked.possible <= right if pinned else not tracked.possible.isdisjoint(foreign)
         return astray or tracked.possible.isdisjoint(division.online)
@@ -360,37 +368,16 @@ class Board:
             if tracked.stage is Stage.CREATED and division.pins(tracked.uses):
                 continue  # it starts on its own CPUs or not at all
             given_up = tracked.overdue and tracked.stage in (Stage.CREATING, Stage.CREATED)
-            if not given_up and tracked.may_come_to(cpus - self._own(tracked, division)):
+            if not given_up and tracked.may_come_to(cpus - division.held_by(tracked.uses)):
                 raise PlacementError(
                     f"container {tracked.container} is being started or changed and may still run on CPUs of the "
                     "claim: the kubelet retries"
                 )
 
-    def _wanted(self, container: Container, uses: frozenset[Use], division: Division) -> Resources:
-        return Resources(self._wanted_cpus(uses, division), division.limits_of(container, uses))
-
-    def _wanted_cpus(self, uses: frozenset[Use], division: Division) -> CpuSet:
-        """The CPUs of its claims that are online; a container without any runs on the shared CPUs."""
-        if not uses:
-            return division.shared
-        granted = union(division.granted.get(use.cdi_device, EMPTY) for use in uses)
-        return (granted & division.online) or division.shared
-
-    def _own(self, tracked: Tracked, division: Division) -> CpuSet:
-        return union(division.granted.get(use.cdi_device, EMPTY) for use in tracked.uses)
-
     def _occupied(self, besides: Tracked, division: Division) -> CpuSet:
         """The CPUs of claims that other containers use."""
         others = (tracked for tracked in self._tracked.values() if tracked is not besides)
-        return union(self._own(tracked, division) for tracked in others)
-
-    def _strays(self, tracked: Tracked, division: Division) -> bool:
-        """True when the container may run on CPUs of a claim that is not its own, or off the CPUs of its own claims."""
-        if tracked.possible is None:
-            return division.pins(tracked.uses) or bool(division.exclusive)
-        if tracked.possible.isdisjoint(division.online):
-            return True  # all offline: then cgroup v2 lets it run wherever its parent may
-        return not tracked.possible.isdisjoint(division.exclusive - self._own(tracked, division))
+        return union(division.held_by(tracked.uses) for tracked in others)
 
 
 def _update(tracked: Tracked, wanted: Resources) -> ContainerUpdate:

@@ -38,6 +38,7 @@ class Container:
     recorded: Limits = ()  # the limits of drivers that the runtime's record of it has
     started: bool = True  # False: the runtime lists it as created
     placed: bool = False  # this agent has answered its creation
+    is_new: bool = False  # the runtime is about to create it: it can be given any limits
     mounted: frozenset[str] = frozenset()  # paths in it at which something is mounted; only known when it is created
     in_user_namespace: bool = False  # likewise
 

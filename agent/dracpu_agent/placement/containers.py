@@ -4,12 +4,12 @@ The board keeps what the runtime has been sent; this object adds the connection 
 that NodeState works out anew whenever a claim, the settings or the machine changes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from dracpu_agent.placement.board import Board, Doubt
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.board import Board
+from dracpu_agent.placement.container import Container, ContainerUpdate, Limits, Placement, RuntimeInfo
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import (
     ClaimKey,
@@ -21,6 +21,7 @@ from dracpu_agent.placement.proof import (
     uses_of,
 )
 from dracpu_agent.placement.sharing import Sharer
+from dracpu_agent.placement.tracked import Doubt
 from dracpu_api.cpuset import CpuSet
 
 
@@ -158,20 +159,20 @@ class Containers:
         self._changed()
 
     def begin_start(self, container: Container) -> Doubt | None:
-        """The runtime is about to start a container; returns a doubt about its CPUs that only its cgroup can resolve.
-        Raises when its creation was not reported and its claims are not proven."""
+        """The runtime is about to start a container; returns a doubt that only its cgroup can resolve. Raises when the
+        container's creation was not reported and its claims are not proven."""
         if container.id in self._ended or not self.synchronized:
             return None
         uses = frozenset() if container.id in self._board else self._uses_of_new(container)
         return self._board.begin_start(container, uses, self.division)
 
-    def resolve(self, doubt: Doubt, cpus: CpuSet) -> None:
-        """The cgroup of the container allows these CPUs."""
-        self._board.resolve(doubt, cpus)
+    def resolve(self, doubt: Doubt, cpus: CpuSet | None, limits: Mapping[str, str] | None = None) -> None:
+        """The cgroup of the container allows these CPUs, and its files have this content; None: not known."""
+        self._board.resolve(doubt, cpus, limits)
         self._changed()
 
     def check_start(self, container: Container) -> None:
-        """Refuses a start that was not placed, or on CPUs that are not the container's any more."""
+        """Refuses a start that was not placed, on CPUs that are not the container's any more, or without its limits."""
         self._board.check_start(container, self.division)
 
     def started(self, container: Container) -> UnprovenContainer | None:
@@ -190,7 +191,7 @@ class Containers:
     def updated(self, container: Container) -> UnprovenContainer | None:
         """The runtime has carried out the kubelet's update of a container; returns as `started` does."""
         unproven = self._notice(container) if container.started else None
-        self._board.updated(container.id)
+        self._board.updated(container.id, container.memory_limit)
         self._changed()
         return unproven
 
@@ -228,6 +229,18 @@ class Containers:
         if self.runtime.unsolicited_updates:
             return ()
         return self._board.take_updates(self.division, growing=True, repeating=True)
+
+    # ---- containers that run without limits of their claims
+
+    def late(self) -> tuple[tuple[Container, Limits], ...]:
+        """These containers, and all limits that each must have; none while it is not known which containers there
+        are."""
+        return tuple(self._board.late(self.division)) if self.synchronized else ()
+
+    def corrected(self, container_id: str, limits: Mapping[str, str]) -> None:
+        """The cgroup of a running container has these limits now."""
+        self._board.corrected(container_id, limits)
+        self._changed()
 
     # ---- pushes
 

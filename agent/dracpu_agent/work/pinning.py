@@ -4,12 +4,12 @@ Containers without claims get CPUs that became free through pushes, one containe
 content of a push is computed when it is sent, so a grant cancels every push that is not sent yet; Prepare waits for a
 push under way, because the runtime may apply it after the reply of a later hook. It also waits while other containers
 are being created and started on CPUs of the claim: no update reaches them before they run. Where the CPUs on which a
-container is about to start are in doubt, its cgroup is read: the runtime has written it by then.
+container is about to start, or its limits, are in doubt, its cgroup is read: the runtime has written it by then.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -18,9 +18,10 @@ from dracpu_agent.claims.cpu_claim import CpuClaim
 from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
 from dracpu_agent.node import NodeState
-from dracpu_agent.placement.container import Container, ContainerUpdate, Placement, RuntimeInfo
+from dracpu_agent.placement.container import Container, ContainerUpdate, Limits, Placement, RuntimeInfo
 from dracpu_agent.placement.containers import Connection, UnprovenContainer
 from dracpu_agent.placement.proof import ClaimKey, UnknownConsumerError
+from dracpu_agent.placement.tracked import Doubt
 from dracpu_agent.work.retries import Retries
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.errors import DriverError
@@ -45,6 +46,10 @@ class Pusher(Protocol):
         """Returns when the runtime has applied it; raises DriverError."""
 
 
+async def no_limits_known(_pod_uid: str, _container_id: str, _limits: Limits) -> None:
+    """Reads no limits where no driver limits containers."""
+
+
 async def nothing_to_do(_pod_uid: str) -> None:
     """Makes a pod ready for its containers where no driver has anything to do for it."""
 
@@ -60,18 +65,21 @@ class Pinning:
         read_cpus: Callable[[str, str], Awaitable[CpuSet | None]],
         ready_pod: Callable[[str], Awaitable[None]] = nothing_to_do,
         check_resize: Callable[[str], Awaitable[None]] = nothing_to_do,
+        read_limits: Callable[[str, str, Limits], Awaitable[Mapping[str, str] | None]] = no_limits_known,
     ) -> None:
         """`read_cpus` reads which CPUs the cgroup of a container allows, by the UIDs of its pod and its own id; None if
-        that is not known. `ready_pod` does what a pod needs, by its UID, before one of its containers is created;
-        raises PlacementError. `check_resize` raises PlacementError when the resources of a pod must not change now."""
+        that is not known. `read_limits` reads the files of these limits likewise. `ready_pod` does what a pod needs, by
+        its UID, before one of its containers is created; raises PlacementError. `check_resize` raises PlacementError
+        when the resources of a pod must not change now."""
         self._node = node
         self._learn_consumers = learn_consumers
         self._count_push = count_push
         self._read_cpus = read_cpus
         self._ready_pod = ready_pod
         self._check_resize = check_resize
+        self._read_limits = read_limits
         self._wake = asyncio.Event()
-        self._reading: set[asyncio.Future[CpuSet | None]] = set()  # cgroups
+        self._reading: set[asyncio.Future[Any]] = set()  # cgroups
         self._to_prove: list[UnprovenContainer] = []
         self._prove_at: float | None = None  # when claims that could not be read are read again
         self._under_way: tuple[ContainerUpdate, asyncio.Future[None]] | None = None
@@ -123,23 +131,28 @@ class Pinning:
         self.wake()
 
     async def start(self, container: Container) -> None:
-        """Raises PlacementError when the container would run on CPUs of others' claims, or off those of its own."""
+        """Raises PlacementError when the container would run on CPUs of others' claims, or off those of its own, or
+        without the limits of its claims."""
         self._expect_report(container.id)
         containers = self._node.containers
         if doubt := containers.begin_start(container):
-            found = await self._read_in_time(container)
-            log.debug("cgroup read before a start", container=str(container), cpus=str(found))
-            if found is not None:
-                containers.resolve(doubt, found)
+            cpus, limits = await self._read_in_time(container, doubt)
+            log.debug("cgroup read before a start", container=str(container), cpus=str(cpus), limits=limits)
+            containers.resolve(doubt, cpus, limits)
         containers.check_start(container)
 
-    async def _read_in_time(self, container: Container) -> CpuSet | None:
-        """What its cgroup allows; None if that is not known, or if the read hangs: the runtime waits for the answer."""
-        reading = asyncio.ensure_future(self._read_cpus(container.pod_uid, container.id))
-        self._reading.add(reading)
-        reading.add_done_callback(self._reading.discard)
-        done, _ = await asyncio.wait((reading,), timeout=READ_CGROUP_SECONDS)
-        return reading.result() if done else None
+    async def _read_in_time(self, container: Container, doubt: Doubt) -> tuple[CpuSet | None, Mapping[str, str] | None]:
+        """What is in doubt, from its cgroup; None if that is not known, or if the read hangs: the runtime waits for the
+        answer."""
+        place = container.pod_uid, container.id
+        cpus = asyncio.ensure_future(self._read_cpus(*place)) if doubt.cpus else None
+        limits = asyncio.ensure_future(self._read_limits(*place, doubt.limits)) if doubt.limits else None
+        readings = {reading for reading in (cpus, limits) if reading is not None}
+        for reading in readings:
+            self._reading.add(reading)
+            reading.add_done_callback(self._reading.discard)
+        done, _ = await asyncio.wait(readings, timeout=READ_CGROUP_SECONDS)
+        return cpus.result() if cpus in done else None, limits.result() if limits in done else None
 
     def started(self, container: Container) -> None:
         """The container runs, so that updates reach it."""
