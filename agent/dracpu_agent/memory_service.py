@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -18,14 +19,15 @@ from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.container_usage import ContainerUsages
 from dracpu_agent.host.inotify import FileWatch
-from dracpu_agent.host.memory import read_memory
+from dracpu_agent.host.memory import read_free, read_memory
 from dracpu_agent.host.oom_counts import OomReader
 from dracpu_agent.host.page_pools import PagePools
 from dracpu_agent.host.pod_limits import PodLimits
 from dracpu_agent.host.pod_pages import PodPagesReader
 from dracpu_agent.host.reserved_pages import ReservedPages
 from dracpu_agent.kubelet.pod_resources import PodResources
-from dracpu_agent.memory.limits import pages_in
+from dracpu_agent.memory.limits import CORRECTABLE, pages_in
+from dracpu_agent.memory.room import RESERVED_AT_LEAST
 from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families
 from dracpu_agent.placement.container import Limits
@@ -34,6 +36,7 @@ from dracpu_agent.report.memory import memory_condition, not_counted_condition, 
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.kubelet_manager import ManagerWatch
+from dracpu_agent.work.late_corrections import LateCorrections
 from dracpu_agent.work.memory_counted import CountedClaims
 from dracpu_agent.work.memory_kills import MemoryKills
 from dracpu_agent.work.memory_use import MemoryUse
@@ -68,8 +71,14 @@ class MemoryCompanion:
         self._containers = ContainerUsages(options.memory_cgroups, tree)
         repairs = Counter("dra_memory_limit_repairs_total", "Limits of pods' hugepages that something else had changed")
         kills = Counter("dra_memory_claim_kills_total", "Containers killed at the limit of their claims of memory")
+        corrections = Counter(
+            "dra_memory_late_corrections_total",
+            "Limits written for containers that ran without those of their claims",
+            "file",
+            CORRECTABLE,
+        )
         self._use = MemoryUse(shared.node, driver, self._containers, shared.changes, shared.events)
-        shared.metrics.add(*memory_families(driver, self._use.used, self._use.beyond), repairs, kills)
+        shared.metrics.add(*memory_families(driver, self._use.used, self._use.beyond), repairs, kills, corrections)
         read_machine = partial(read_memory, options.sysfs_root, options.procfs_root)
         pods = PodPagesReader(options.memory_cgroups, tree)
         self._pages = PagesCheck(driver, pods, read_machine, self._use.look)
@@ -91,6 +100,13 @@ class MemoryCompanion:
             shared.node, driver, ooms, shared.changes, shared.events, kills.count, open_watch=open_watch
         )
         self._counted = CountedClaims(shared.node, driver, shared.changes, shared.events)
+        self._corrections = LateCorrections(
+            shared.node,
+            self._containers,
+            partial(_to_spare, driver, options.sysfs_root),
+            shared.changes,
+            corrections.count,
+        )
         self._tree = WritableTree(self._read_problems, driver, shared.node)
         pools = PagePools(options.sysfs_root, options.procfs_root, options.memory_nodes)
         self._provisioning = Provisioning(shared.node, driver, pools, self._use, shared.state_file, shared.changes)
@@ -107,6 +123,7 @@ class MemoryCompanion:
             "use of memory": self._use.run,
             "requests beside claims": self._counted.run,
             "memory manager": self._manager.run,
+            "late corrections": self._corrections.run,
         }
 
     async def recovered(self) -> None:
@@ -191,3 +208,13 @@ class MemoryCompanion:
 
     def _read_problems(self) -> LimitProblems:
         return LimitProblems(self._cgroups.memory_problem(), self._cgroups.problem())
+
+
+def _to_spare(driver: MemoryDriver, sysfs_root: Path) -> Mapping[int, int]:
+    """NUMA node -> bytes that can be filled before the kernel begins to free others."""
+    nodes = driver.inventory.by_numa
+    return {
+        numa: free - int(nodes[numa].total * RESERVED_AT_LEAST)
+        for numa, free in read_free(sysfs_root).items()
+        if numa in nodes
+    }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dracpu_agent.cli.memory import table, to_json
 from dracpu_agent.cli.topology import table as topology_table
-from dracpu_agent.host.memory import read_memory
+from dracpu_agent.host.memory import read_free, read_memory
 from dracpu_agent.host.sysfs import read
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.topology.topology import TopologyError
@@ -168,3 +168,12 @@ def test_the_table_of_the_topology_has_the_memory_of_each_node(root: Path) -> No
         "1 reserved (0), marked *",
         "95.3 GiB of memory: 15.6 GiB on NUMA node 0, 15.7 GiB on NUMA node 1, 64.0 GiB on NUMA node 4 (without CPUs)",
     ]
+
+
+def test_the_free_memory_of_each_numa_node(tmp_path: Path) -> None:
+    for numa, free in ((0, 1024), (3, 0)):
+        meminfo = tmp_path / f"devices/system/node/node{numa}/meminfo"
+        meminfo.parent.mkdir(parents=True)
+        meminfo.write_text(f"Node {numa} MemTotal:  4096 kB\nNode {numa} MemFree:   {free} kB\n")
+    assert read_free(tmp_path) == {0: 1024 * KIB, 3: 0}
+    assert read_free(tmp_path / "without-numa") == {}

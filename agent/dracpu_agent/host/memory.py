@@ -4,13 +4,13 @@ This module only reads; memory/inventory.py interprets.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dracpu_agent.host.files import names_in, numbered, read_text
-from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages, page_size_in, persistent, total_in
+from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages, free_in, page_size_in, persistent, total_in
 from dracpu_agent.topology.readings import parse_list, parse_mask
 from dracpu_agent.topology.topology import TopologyError
 from dracpu_api.cpuset import EMPTY, CpuSet
@@ -32,6 +32,14 @@ def read_memory(sysfs_root: Path, procfs_root: Path) -> Inventory:
         place = f"{sysfs}/{NODES}/node*/meminfo" if numbers else f"{procfs_root}/meminfo"
         raise TopologyError(f"no memory in {place}: mount the host's /sys and /proc there, or set the options for them")
     return Inventory(tuple(node for node in nodes if node.total), os.sysconf("SC_PAGE_SIZE"))
+
+
+def read_free(sysfs_root: Path) -> Mapping[int, int]:
+    """NUMA node -> bytes that nothing uses; no nodes where the kernel is built without NUMA. Raises TopologyError."""
+    directory = f"{sysfs_root}/{NODES}"
+    files = {numa: f"{directory}/node{numa}/meminfo" for numa in numbered(names_in(directory), "node")}
+    texts = {numa: read_text(file) for numa, file in files.items()}
+    return {numa: free_in(text, files[numa]) for numa, text in texts.items() if text is not None}
 
 
 def _node(sysfs: str, number: int, tier: int | None) -> NumaMemory:

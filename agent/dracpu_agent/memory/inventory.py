@@ -93,11 +93,20 @@ def persistent(total: int, surplus: int) -> int:
 
 def total_in(meminfo: str, source: str) -> int:
     """MemTotal in bytes, from a NUMA node's meminfo ("Node 0 MemTotal:  16316412 kB") or from /proc/meminfo."""
+    return _number(meminfo, "MemTotal", source)
+
+
+def free_in(meminfo: str, source: str) -> int:
+    """MemFree in bytes, from the same files."""
+    return _number(meminfo, "MemFree", source)
+
+
+def _number(meminfo: str, wanted: str, source: str) -> int:
     for line in meminfo.splitlines():
         name, colon, value = line.partition(":")
-        if colon and name.split()[-1:] == ["MemTotal"]:
-            return _bytes(value, source)
-    raise TopologyError(f"{source} has no MemTotal")
+        if colon and name.split()[-1:] == [wanted]:
+            return _bytes(wanted, value, source)
+    raise TopologyError(f"{source} has no {wanted}")
 
 
 def page_size_in(directory: str) -> int | None:
@@ -106,9 +115,9 @@ def page_size_in(directory: str) -> int | None:
     return int(number) * _KB if directory == f"hugepages-{number}kB" and number.isdecimal() else None
 
 
-def _bytes(value: str, source: str) -> int:
+def _bytes(name: str, value: str, source: str) -> int:
     match value.split():
         case [number, "kB"] if number.isdecimal():
             return int(number) * _KB
         case _:
-            raise TopologyError(f'{source}: MemTotal "{value.strip()}" is not a number of kB')
+            raise TopologyError(f'{source}: {name} "{value.strip()}" is not a number of kB')
