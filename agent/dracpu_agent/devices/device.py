@@ -53,5 +53,5 @@ class Device:
     cpus: CpuSet  # what it stands for; never published
     attributes: Mapping[str, AttributeValue]
     capacity: Capacity | None = None  # set: shared by several claims (allowMultipleAllocations)
-    beside: tuple[Capacity, ...] = ()  # further capacities, of which a claim may take nothing
     taints: tuple[Taint, ...] = ()
+    beside: tuple[Capacity, ...] = ()  # further capacities, of which a claim may take nothing
