@@ -44,8 +44,7 @@ class NodeState:
         self.cpus = CpuDriver(node_name, topology)
         self.claims: Holding[CpuAsk, CpuClaim] = Holding(self.cpus, self._users, self._changed)
         self._others = tuple(others)
-        for driver in others:
-            self.cpus.beside = driver.beside_cpus(self.cpus.ledger.claims) or self.cpus.beside
+        self.cpus.connect(others)
         holdings = (self.claims, *(Holding(driver, self._users, self._changed) for driver in others))
         self.holdings: Mapping[str, Holding[Any, Any]] = {holding.name: holding for holding in holdings}
         self._evidences = self._evidence()

@@ -1,6 +1,8 @@
 """Devices of CPUs that offer memory, too: what they offer, and what claims and containers get of both together."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -244,6 +246,14 @@ def test_an_agent_that_serves_cpus_alone_refuses_memory_with_words() -> None:
     with pytest.raises(ClaimError, match=f"it asks for memory of device {NUMA_0}, and this node's agent serves CPUs"):
         prepared(state, 1, cpus_with(memory="64Mi"))
     prepared(state, 1, cpus_with())
+
+
+def test_an_agent_that_serves_cpus_alone_loads_no_module_of_memory() -> None:
+    code = (
+        "import sys, dracpu_agent.app; print([name for name in sys.modules if name.startswith('dracpu_agent.memory')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_a_claim_that_is_prepared_again_has_the_same_memory() -> None:

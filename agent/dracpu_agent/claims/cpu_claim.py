@@ -154,12 +154,17 @@ class CpuLedger(Ledger[CpuClaim]):
     def __init__(self) -> None:
         super().__init__()
         self._by_cdi_device: dict[str, dict[str, CpuSet]] = {}
+        self._with_memory: dict[str, None] = {}  # UIDs in the order in which the claims were taken
         self._held = EMPTY
 
     @property
     def held(self) -> CpuSet:
         """Every CPU that a claim holds, lingering ones included."""
         return self._held
+
+    def with_memory(self) -> Iterator[CpuClaim]:
+        """The claims that have memory beside their CPUs, which may be few of many."""
+        return (self.claims[uid] for uid in self._with_memory)
 
     def shares(self) -> Iterator[tuple[str, CpuSet]]:
         """Each device name with CPUs held through it. CPUs of lingering claims have the name "", because these claims
@@ -182,12 +187,15 @@ class CpuLedger(Ledger[CpuClaim]):
             taken |= grant.cpus
         super().take(claim)
         self._by_cdi_device[claim.ref.uid] = dict(claim.by_cdi_device())
+        if claim.memory:
+            self._with_memory[claim.ref.uid] = None
         self._held |= taken
 
     def release(self, uid: str) -> CpuClaim:
         """Removes a claim, so that its CPUs are free."""
         claim = super().release(uid)
         del self._by_cdi_device[uid]
+        self._with_memory.pop(uid, None)
         self._held = union(other.cpus for other in self.claims.values())  # a frozen claim may name the same CPUs
         return claim
 

@@ -3,7 +3,7 @@
 It keeps the machine and the settings. What claims hold is in the ledger, which it only reads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,11 @@ class CpuDriver(Driver[CpuAsk, CpuClaim]):
         self._withheld = Withheld.at_first_start(topology)
         self._former: Settings | None = None  # whose devices are published while the node settles
         self._earmarks = Earmarks()
+
+    def connect(self, others: Iterable[Driver[Any, Any]]) -> None:
+        """Connects the driver with those beside it."""
+        for driver in others:
+            self.beside = driver.beside_cpus(self._ledger) or self.beside
 
     # ---- what changes
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dracpu_agent.claims.cpu_asks import CpuRequest
-from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.claims.cpu_claim import CpuClaim, CpuLedger
 from dracpu_agent.claims.grant import ClaimRef, Grant
 from dracpu_agent.claims.ledger import C, Ledger
 from dracpu_agent.claims.request import A, ClaimRequest, Json
@@ -73,9 +73,9 @@ class Driver(ABC, Generic[A, C]):
     def choose(self, request: ClaimRequest[A]) -> tuple[Grant, ...]:
         """The grants for a claim; raises a ClaimError when it cannot be granted."""
 
-    def beside_cpus(self, _claims: Mapping[str, CpuClaim]) -> BesideCpus | None:
-        """Connects the driver with the one of CPUs, whose claims these are, now and later: they may have something of
-        this driver. Returns what the devices of CPUs can offer; None where they offer CPUs alone."""
+    def beside_cpus(self, _claims: CpuLedger) -> BesideCpus | None:
+        """Connects the driver with the claims of CPUs, which may have something of this driver. Returns what the
+        devices of CPUs can offer beside CPUs; None where they offer CPUs alone."""
         return None
 
     def concerns(self, use: Use) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dracpu_agent.claims.cpu_asks import CpuRequest
-from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.claims.cpu_claim import CpuLedger
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.ledger import Ledger
@@ -227,7 +227,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     # ---- memory beside CPUs
 
-    def beside_cpus(self, claims: Mapping[str, CpuClaim]) -> BesideCpus:
+    def beside_cpus(self, claims: CpuLedger) -> BesideCpus:
         """Connects the driver with the one of CPUs, whose claims may have memory beside their CPUs."""
         self._promises.of_cpus = claims
         return self

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dracpu_agent.claims.cpu_claim import CpuClaim
+from dracpu_agent.claims.cpu_claim import CpuClaim, CpuLedger
 from dracpu_agent.claims.grant import ClaimRef
 from dracpu_agent.claims.held import HeldClaim
 from dracpu_agent.claims.memory_claim import MemoryClaim, sizes_of
@@ -24,7 +24,7 @@ class MemoryPromises:
 
     def __init__(self, claims: Mapping[str, MemoryClaim]) -> None:
         self._claims = claims
-        self.of_cpus: Mapping[str, CpuClaim] = {}
+        self.of_cpus = CpuLedger()  # connected later
 
     def held(self) -> Sequence[Promise]:
         """What claims hold."""
@@ -67,7 +67,7 @@ class MemoryPromises:
     def parts_by_cdi_device(self) -> Mapping[str, Sequence[Part]]:
         """Each CDI device, and what it gives a container; memory beside CPUs is always strictly bound."""
         own = dict(device for claim in self._claims.values() for device in claim.parts_by_cdi_device())
-        beside = (device for claim in self.of_cpus.values() for device in claim.memory_by_cdi_device())
+        beside = (device for claim in self.of_cpus.with_memory() for device in claim.memory_by_cdi_device())
         return {**own, **{name: [Part(place, size) for place, size in sizes.items()] for name, sizes in beside}}
 
     def pods_of_unreadable(self) -> Sequence[frozenset[str]]:
@@ -85,10 +85,10 @@ class MemoryPromises:
 
     def _claims_with_memory(self) -> Iterator[tuple[Publish, HeldClaim[Any]]]:
         yield from ((Publish.DEVICES, claim) for claim in self._claims.values())
-        yield from ((Publish.WITH_CPUS, claim) for claim in self.of_cpus.values() if claim.memory)
+        yield from ((Publish.WITH_CPUS, claim) for claim in self.of_cpus.with_memory())
 
     def _prepared(self, through: Publish) -> Mapping[str, HeldClaim[Any]]:
-        return self._claims if through is Publish.DEVICES else self.of_cpus
+        return self._claims if through is Publish.DEVICES else self.of_cpus.claims
 
 
 def memory_of(claim: HeldClaim[Any]) -> Mapping[Place, int]:
