@@ -5,9 +5,11 @@ from memory_beside_cpus import GI, MI, NUMA_0, NUMA_1, beside, cpus_with, driver
 from nodes import container, uid
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.memory.kinds import MEMORY, Place
+from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.memory.use import ClaimsUse
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container
+from dracpu_agent.work.memory_users import memory_users
 from dracpu_api.cpuset import CpuSet
 
 POD = "pod-1"
@@ -83,3 +85,28 @@ def test_an_old_runtime_proves_a_claim_with_memory_by_its_variables() -> None:
         state.containers.create(container("forger", env=variables[1:], pod="main"))
     placement = state.containers.create(container("main", device.name.partition("=")[2], env=variables, pod="main"))
     assert placement.cpus == CpuSet((2,))
+
+
+def test_what_a_container_uses_is_compared_with_the_memory_beside_its_cpus() -> None:
+    state = node()
+    first, second = prepared_cpus(
+        state,
+        1,
+        cpus_with(NUMA_0, 1, "a", memory="512Mi", hugepages_2Mi="4Mi"),
+        cpus_with(NUMA_1, 1, "b", number=1),
+        pods=[POD],
+    ).cdi_devices()
+    created(state, "main", first.name, second.name)
+    created(state, "beside", second.name)
+    (user,) = memory_users(state, driver_of(state))
+    assert user.container.name == "main"
+    assert dict(user.devices) == {first.name: {Place(0, MEMORY): 512 * MI, Place(0, Kind(2 * MI)): 4 * MI}}
+    assert user.text(MEMORY) == "claim default/claim-1 has 512Mi of memory"
+
+
+def test_what_is_used_of_a_claim_is_shown_with_it() -> None:
+    state = node()
+    claim = prepared_cpus(state, 1, cpus_with(memory="512Mi"), pods=[POD])
+    assert state.cpus.used(claim) == ()
+    driver_of(state).use = ClaimsUse({uid(1): {Place(0, MEMORY): 64 * MI}})
+    assert state.cpus.used(claim) == [{"numaNode": 0, "kind": "memory", "claimed": "512Mi", "used": "64Mi"}]

@@ -312,4 +312,4 @@ def _kind(name: str) -> Kind:
 
 
 TestMemorySwitching = Switching.TestCase
-TestMemorySwitching.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestMemorySwitching.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
