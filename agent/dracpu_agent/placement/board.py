@@ -217,10 +217,14 @@ class Board:
     def late(self, division: Division) -> Iterator[tuple[Container, Limits]]:
         """The containers that run without limits of their claims, and all limits that they must have."""
         for tracked in self._tracked.values():
-            if tracked.stage is Stage.RUNNING and tracked.pending is None:
-                wanted = division.claimed_limits(tracked.container, tracked.uses)
-                if late(dict(wanted), dict(tracked.wanted(division).limits)):
-                    yield tracked.container, wanted
+            looked_at = tracked.container, tracked.uses, division.limits_revision
+            if tracked.stage is not Stage.RUNNING or tracked.pending or tracked.not_late == looked_at:
+                continue
+            wanted = division.claimed_limits(tracked.container, tracked.uses)
+            if late(dict(wanted), dict(tracked.wanted(division).limits)):
+                yield tracked.container, wanted
+            else:
+                tracked.not_late = looked_at  # this is asked after every change of the node
 
     def corrected(self, container_id: str, limits: Mapping[str, str]) -> None:
         """The cgroup of a running container has these limits now: the runtime is sent them next."""

@@ -42,6 +42,7 @@ class Tracked:
     changing: Container | None = None  # as the kubelet's update describes it; the update may still fail
     limits_known: bool = False  # its cgroup has the limits that were sent last
     limits_found: Limits = ()  # those that its cgroup had when it was read
+    not_late: tuple[Container, frozenset[Use], int] | None = None  # it has all limits, by this revision of them
     replied: bool = False  # a reply has included `sent` since the container runs
     moved: tuple[str, ...] = ()  # containers that the reply to its creation moves
     unattended: bool = False  # its cgroup may have been written while no agent was connected
