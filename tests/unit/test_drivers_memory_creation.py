@@ -141,6 +141,16 @@ def test_no_update_binds_a_container_that_prefers_its_nodes(state: NodeState) ->
     assert dict(repeated.limits) == {"memory.max": str(256 * MI)}
 
 
+def test_a_container_that_was_started_without_an_agent_is_limited_and_never_bound(state: NodeState) -> None:
+    claim = prepare(state, 1, ask(MEMORY[1], 512 * MI, binding="Preferred"))
+    other = prepare(state, 2, ask(MEMORY[1], 512 * MI))
+    loose, strict = made(*devices_of(claim)), replace(made(*devices_of(other)), id="c2", name="strict")
+    synchronized(state, loose, strict)
+    late = {container.id: dict(limits) for container, limits in state.containers.late()}
+    assert late["c1"] == {"memory.max": str(512 * MI)}
+    assert late["c2"] == {"memory.max": str(512 * MI), "cpuset.mems": "1"}
+
+
 kinds = st.sampled_from([*MEMORY, *SMALL])
 bindings = st.sampled_from(["", "Strict", "Preferred"])
 

@@ -3,11 +3,13 @@ resizes of pods.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from recording_handler import SHARED, RecordingHandler, running
+from structlog.testing import capture_logs
 
 from dracpu_agent.errors import PlacementError
 from dracpu_agent.placement.container import AtCreation, Container, Mount, Placement
@@ -119,8 +121,8 @@ async def test_a_runtime_that_does_not_know_resizes_stays_connected(
     runtime.known_events = known_events
     async with runtime, running(tmp_path / "s", handler, serves_memory=True):
         await runtime.synchronized()
-        await runtime.create_container(WEB, "app")
-    assert runtime.lost == []
+        assert not runtime.subscribed & RESIZES
+    assert not [why for why in runtime.lost if "invalid plugin events" in why]
 
 
 async def test_a_check_that_takes_too_long_refuses_the_resize_and_the_plugin_stays(tmp_path: Path) -> None:
@@ -138,3 +140,22 @@ async def test_a_check_that_takes_too_long_refuses_the_resize_and_the_plugin_sta
             await runtime.update_pod(WEB, Given(memory=1))
     assert runtime.connections == 1
     assert runtime.lost == []
+
+
+async def test_a_refusal_that_the_kubelet_repeats_is_logged_once(tmp_path: Path) -> None:
+    handler = RecordingHandler()
+    refusals = iter((True, True, False, True))
+
+    async def check(_: str) -> None:
+        if next(refusals):
+            raise PlacementError("pages are reserved")
+
+    handler.on_resize = check
+    async with NriRuntime(tmp_path / "s") as runtime, running(tmp_path / "s", handler, serves_memory=True):
+        await runtime.synchronized()
+        with capture_logs() as logged:
+            for _ in range(4):
+                with contextlib.suppress(HookError):
+                    await runtime.update_pod(WEB, Given(memory=1))
+    lines = [line for line in logged if line["event"] == "resize of a pod refused"]
+    assert [(line["pod"], line["error"]) for line in lines] == [("shop/web", "pages are reserved")] * 2
