@@ -19,6 +19,7 @@ from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import ClaimError, PlacementError
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
+from dracpu_agent.memory.own_pages import Change
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container
 from dracpu_api.cpuset import CpuSet
@@ -100,6 +101,18 @@ def test_devices_have_the_form_that_a_real_scheduler_has_allocated(device: str) 
     driver = memory_driver(inventory(small=512, large=1, memory=memory))
     (rendered,) = [render_device(found) for found in driver.devices(()) if found.name == device]
     assert rendered == recorded[device]
+
+
+def test_pages_that_are_made_just_now_are_promised_to_nobody_and_neither_is_their_memory() -> None:
+    driver = memory_driver()
+    driver.own_pages = driver.own_pages.intending(Change(Place(0, SMALL), 16, 272))
+    assert offered(driver)["memory-numa000"] == GI - 512 * MI
+    state = node(driver)
+    for device, size in (("memory-numa000", GI - 511 * MI), ("hugepages-2mi-numa000", 34 * MI)):
+        with pytest.raises(ClaimError, match="are not promised to others"):
+            granted(state, 1, some(device, size))
+    driver.inventory = inventory(small=272, memory=GI - 512 * MI)
+    assert granted(state, 1, some("hugepages-2mi-numa000", 34 * MI)).size == 34 * MI
 
 
 # ---- claims

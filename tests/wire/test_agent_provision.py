@@ -233,6 +233,7 @@ async def test_a_number_that_the_kernel_refuses_changes_nothing(
     assert await reported(node, "ProvisionIncomplete") == "the kernel has refused nr_hugepages"
     assert offered(node, MEMORY) == before
     assert host.pages() == 64
+    assert "dra_memory_own_pages{" not in (await node.probe("/metrics"))[1]
 
 
 async def test_the_next_agent_gives_back_what_this_one_has_made(host: Host, node: WholeNode) -> None:
@@ -334,6 +335,26 @@ async def test_pages_are_made_only_when_the_checkpoint_has_recorded_them(
     node.configure(wanted(512))
     await host.until(512, 64)
     assert recorded == [{"own": 448, "total": 512, "others": 64}]
+
+
+async def test_memory_that_is_promised_at_the_last_moment_is_not_made_into_pages(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.api.until(lambda: offered(node, MEMORY))
+    loop, check = asyncio.get_running_loop(), PagePools.check
+    claims = iter([1])
+
+    def prepare_first(pools: PagePools, change: Change) -> None:
+        for number in claims:
+            size = offered(node, MEMORY) // MIB * MIB - 20 * MIB
+            asyncio.run_coroutine_threadsafe(prepare(node, number, MEMORY, size), loop).result(20)
+        check(pools, change)
+
+    monkeypatch.setattr(PagePools, "check", prepare_first)
+    node.configure(wanted(512))
+    await reported(node, "ProvisionIncomplete")
+    assert host.pages() == 74
+    assert node.condition("MemoryReady")["reason"] != "PromiseNotKept"
 
 
 async def test_large_numbers_are_written_in_steps(host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch) -> None:

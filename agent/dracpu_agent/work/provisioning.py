@@ -6,7 +6,7 @@ about while it makes pages: what is free is read again before each step.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NoReturn, Protocol
 
@@ -104,23 +104,29 @@ class Provisioning:
     async def _change_pages(self) -> Mapping[Place, str]:
         """Changes as many pages as can be changed now; returns why places have fewer pages than wanted. Raises
         TopologyError, PoolError and, if the checkpoint cannot be written, ClaimError."""
-        driver = self._driver
         fewer: dict[Place, str] = {}  # where the kernel has made fewer pages than it was asked for
         found = await self._look()
         while True:
-            promises = replace(driver.promises(), used=self._use.used())
-            planned = plan(found, driver.wanted_pages(), driver.own_pages, promises)
-            change = next((_step(change) for change in planned.changes if change.place not in fewer), None)
+            change, reasons = self._next(found, fewer)
             if change is None:
-                return {**planned.reasons, **fewer}
+                return {**reasons, **fewer}
+            await in_file_thread(self._pools.check, change)
+            if change != self._next(found, fewer)[0]:
+                continue  # claims have been granted or have ended meanwhile
             found = await self._write(change)
             if count(found.inventory, change.place) != change.then:
                 fewer[change.place] = FEWER
 
+    def _next(self, found: Found, done: Collection[Place]) -> tuple[Change | None, Mapping[Place, str]]:
+        """The first step of the next change; and why places get fewer pages than wanted."""
+        driver = self._driver
+        promises = replace(driver.promises(), used=self._use.used())
+        planned = plan(found, driver.wanted_pages(), driver.own_pages, promises)
+        return next((_step(change) for change in planned.changes if change.place not in done), None), planned.reasons
+
     async def _write(self, change: Change) -> Found:
-        """Returns what there is then."""
+        """Returns what there is then. From the beginning, no claim is promised the pages or their memory."""
         driver, before = self._driver, self._driver.own_pages
-        await in_file_thread(self._pools.check, change)
         driver.own_pages = before.intending(change)
         try:
             if change.grows:
