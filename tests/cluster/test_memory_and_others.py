@@ -78,7 +78,7 @@ def test_manifests_for_another_driver_of_memory_work(first: Workspace) -> None:
     ):
         resize(first, **resources)
         eventually(lambda: assert_resize_done(first))
-        eventually(lambda: assert_usable(first, 32 * MI), within=5)
+        eventually(lambda: assert_usable(first, 32 * MI), within=20)
     assert take(first, "user", "2Mi", 48 * MI) == "ENOMEM"
     assert container_file(first, "user", "memory.max") == str(400 * MI)
     assert first.container_status("user")["restartCount"] == 0
