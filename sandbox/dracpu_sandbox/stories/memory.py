@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dracpu_api.names import ATTRIBUTE_NUMA_NODE, CAPACITY_CPU, CAPACITY_SIZE, CLASSES_OF_MEMORY, DRIVER, DRIVER_MEMORY
+from dracpu_api.names import (
+    API_GROUP,
+    API_VERSION,
+    ATTRIBUTE_NUMA_NODE,
+    CAPACITY_CPU,
+    CAPACITY_SIZE,
+    CLASSES_OF_MEMORY,
+    DRIVER,
+    DRIVER_MEMORY,
+)
 from dracpu_sandbox.client import STRATEGIC
 from dracpu_sandbox.node.cgroups import NoMemoryError
 from dracpu_sandbox.resources import CLAIM_TEMPLATES, PODS, SLICES, JsonObject
@@ -42,12 +51,15 @@ async def offer(story: Story) -> None:
     await story.until("every node offers its memory", offered)
 
 
-async def pod(story: Story, name: str, *, limits: Mapping[str, str] | None = None, **amounts: str) -> None:
+async def pod(
+    story: Story, name: str, *, limits: Mapping[str, str] | None = None, mount: str = "", **amounts: str
+) -> None:
     """Creates a pod that requests amounts of `cpus`, `memory`, `pages_2mi` and `pages_1gi` of one NUMA node in a claim,
-    and has these limits in its spec."""
+    and has these limits in its spec. Its hugepages are mounted at the path `mount`, if there is one."""
     asked = {name.replace("_", "-"): amount for name, amount in amounts.items()}
-    story.report(f"pod {name} requests {_words(asked)} of one NUMA node{_limited(limits)}")
-    await story.client.create(CLAIM_TEMPLATES, _template(name, asked))
+    mounted = f", with hugepages at {mount}" if mount else ""
+    story.report(f"pod {name} requests {_words(asked)} of one NUMA node{mounted}{_limited(limits)}")
+    await story.client.create(CLAIM_TEMPLATES, _template(name, asked, mount))
     made = manifests.pod(name, {CONTAINER: []}, template=name)
     await story.client.create(PODS, _with_limits(made, limits))
 
@@ -112,13 +124,24 @@ def expects_limit(story: Story, name: str, file: str, expected: object) -> None:
     story.expects(f"{file} of {name} is {expected}", found == str(expected), found)
 
 
-def _template(name: str, asked: Mapping[str, str]) -> JsonObject:
+def expects_mount(story: Story, name: str, path: str, *options: str) -> None:
+    """Fails the story unless hugepages are mounted in a pod's container at this path, with these options."""
+    mounts = story.node(story.node_of(name)).container_of(NAMESPACE, name, CONTAINER).mounts
+    found = [option for mount in mounts if mount.destination == path for option in mount.options]
+    story.expects(f"{name} has hugepages at {path}: {', '.join(options)}", set(options) <= set(found), found)
+
+
+def _template(name: str, asked: Mapping[str, str], mount: str) -> JsonObject:
     requests = {
         request: {"deviceClassName": _REQUESTS[request][0], "capacity": {"requests": {_REQUESTS[request][1]: amount}}}
         for request, amount in asked.items()
     }
     spec = manifests.claim_spec(requests)
     spec["devices"]["constraints"] = [{"matchAttribute": ATTRIBUTE_NUMA_NODE}]
+    if mount:
+        parameters = {"apiVersion": f"{API_GROUP}/{API_VERSION}", "kind": "MemoryClaimParameters", "mount": mount}
+        pages = [request for request in asked if request.startswith("pages")]
+        spec["devices"]["config"] = [{"requests": pages, "opaque": {"driver": DRIVER_MEMORY, "parameters": parameters}}]
     made = manifests.claim_template(name, {})
     made["spec"] = {"spec": spec}
     return made

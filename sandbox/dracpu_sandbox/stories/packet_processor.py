@@ -10,8 +10,9 @@ MACHINES = ("lab",)
 async def play(story: Story) -> None:
     await memory.offer(story)
     for name in ("first", "second"):
-        await memory.pod(story, name, cpus="2", pages_1gi="1Gi", memory="256Mi")
+        await memory.pod(story, name, cpus="2", pages_1gi="1Gi", memory="256Mi", mount="/dev/hugepages")
         await story.until_running(name)
+        memory.expects_mount(story, name, "/dev/hugepages", "pagesize=1G", f"size={GI}")
         memory.expects_limit(story, name, "memory.max", 256 * MI)
         story.expects(f"{name} gets its hugepage", await memory.takes(story, name, GI, page=GI))
         story.expects(f"{name} gets no other", not await memory.takes(story, name, GI, page=GI))
