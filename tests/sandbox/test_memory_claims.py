@@ -12,7 +12,7 @@ from dracpu_sandbox.cluster import Sandbox
 from dracpu_sandbox.node.cgroups import NoMemoryError
 from dracpu_sandbox.node.containers import Container
 from dracpu_sandbox.node.node import SimulatedNode
-from dracpu_sandbox.resources import CLAIMS, CONFIGS, PODS, SLICES
+from dracpu_sandbox.resources import CLAIMS, CONFIGS, CPU_NODES, EVENTS, PODS, SLICES
 from dracpu_sandbox.stories.story import Story
 
 DRIVER = "dra.memory"
@@ -199,3 +199,27 @@ async def test_a_claim_with_parameters_that_are_not_known_is_refused_by_name(off
     await offering.client.create(CLAIMS, claim("typo", memory("64Mi"), configs=[config("memory", bindings="Strict")]))
     await offering.client.create(PODS, pod("typo"))
     await offering.story.until_waiting("typo", "parameters.bindings is an unknown field")
+
+
+async def test_a_pod_that_is_killed_at_its_claim_has_an_event_that_names_the_claim(offering: Offering) -> None:
+    await offering.run("small", memory("64Mi"))
+    await offering.take("small", 65 * MI)
+
+    async def is_reported() -> bool:
+        notes = [item["note"] for item in await offering.client.list(EVENTS) if item["reason"] == "KilledAtMemoryClaim"]
+        return len(notes) == 1 and "claim default/small has 64Mi of memory" in notes[0]
+
+    await offering.story.until("the kill is reported", is_reported)
+
+
+async def test_what_a_pod_uses_of_its_claim_is_shown(offering: Offering) -> None:
+    await offering.run("half", memory("64Mi"))
+    await offering.take("half", 32 * MI)
+    await offering.node.stop_agent()
+    await offering.node.start_agent()  # it reads at its start, and not only after half a minute
+
+    async def is_shown() -> bool:
+        memory = (await offering.client.get(CPU_NODES, "node-1"))["status"]["memory"]
+        return [entry["used"] for entry in memory if entry["promised"] == "64Mi" and "used" in entry] == ["32Mi"]
+
+    await offering.story.until("the use is shown", is_shown)

@@ -1,5 +1,6 @@
-"""Reads from time to time what containers use of their claims of memory and hugepages."""
+"""Reads what containers use of their claims of memory and hugepages: when there are others, and from time to time."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn, Protocol
@@ -17,7 +18,6 @@ from dracpu_agent.memory.use import ClaimsUse, Shares, Sizes, Using, share_out, 
 from dracpu_agent.node import NodeState
 from dracpu_agent.work.changes import Changes, Follower
 from dracpu_agent.work.memory_users import MemoryUser, memory_users
-from dracpu_agent.work.polling import Poll
 
 LOOK_SECONDS: Final = 30.0
 REASON: Final = "MemoryBeyondClaim"
@@ -41,7 +41,7 @@ class MemoryUse:
         self._usages = usages
         self._changes = changes
         self._follower = Follower(changes)
-        self._poll = Poll(LOOK_SECONDS)
+        self._asked = False
         self._events = events
         self._beyond: Counter[Place] = Counter()
         self._failed: frozenset[str] = frozenset()  # containers whose cgroups could not be read
@@ -58,17 +58,24 @@ class MemoryUse:
         return self._beyond
 
     def look_again(self) -> None:
-        """Reads at once instead of at the next poll."""
-        self._poll.ask()
+        """Reads at once instead of after LOOK_SECONDS."""
+        self._asked = True
+        self._changes.report()
 
     async def run(self) -> NoReturn:
         """Runs until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
+            self._asked, seen = False, self._subjects()
             await self.look()
-            if self._driver.claims():
-                await self._poll.due()
-            else:
-                await self._follower.next()
+            due = loop.time() + LOOK_SECONDS if seen else None
+            while not self._asked and seen == self._subjects() and (due is None or loop.time() < due):
+                await self._follower.next(due)
+
+    def _subjects(self) -> frozenset[str]:
+        """The claims, and the containers that have some."""
+        containers = (user.container.id for user in memory_users(self._node, self._driver))
+        return frozenset((*self._driver.claims(), *containers))
 
     async def look(self) -> None:
         """Reads once."""

@@ -6,6 +6,7 @@ files themselves; what it has written counts from the next use of memory on.
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -70,6 +71,7 @@ class CgroupTree:
         self._scores: dict[str, int] = {}  # by container: oom_score_adj
         self._preferred: dict[str, CpuSet] = {}  # by container: NUMA nodes
         self._refused: dict[tuple[str, int], int] = {}  # by cgroup and page: how often pages were refused
+        self._counted: Counter[tuple[str, str]] = Counter()  # by cgroup and event: for want of memory
 
     # ---- cgroups and files
 
@@ -105,6 +107,7 @@ class CgroupTree:
         self._scores.clear()
         self._preferred.clear()
         self._refused.clear()
+        self._counted.clear()
 
     def read(self, cgroup: str, file: str) -> str:
         """Returns the content of a file; "" if it does not exist."""
@@ -198,7 +201,7 @@ class CgroupTree:
                 break
             victim = self.ram.worst([container, *victims], self._scores, int(total))
             assert victim is not None
-            self._kill(victim, KILLED, "OOMKilled")
+            self._kill_for_memory(victim, full)
             if victim == container:
                 return
         self.ram.touch(container, ORDINARY, size, nodes)
@@ -217,7 +220,16 @@ class CgroupTree:
             limit = int(self._limit(cgroup, "memory.max"))
             victim = self.ram.worst(self.ram.owners(cgroup), self._scores, limit)
             assert victim is not None
-            self._kill(victim, KILLED, "OOMKilled")
+            self._kill_for_memory(victim, cgroup)
+
+    def _kill_for_memory(self, container: str, full: str | None) -> None:
+        """Kills a container because its limit or that of a cgroup above it is reached, or because no memory is left."""
+        for cgroup, count in ((full, "oom"), (container, "oom_kill")):
+            if cgroup is not None:
+                self._counted[f"{cgroup} local", count] += 1
+                self._counted.update((place, count) for place in _with_parents(cgroup))
+                self._show(cgroup)
+        self._kill(container, KILLED, "OOMKilled")
 
     def _kill(self, container: str, code: int, reason: str) -> None:
         self._release(container)
@@ -255,6 +267,8 @@ class CgroupTree:
         figures = {
             "memory.current": str(sum(used.values())),
             "memory.stat": f"anon {sum(used.values())}\nfile 0\nactive_file 0\ninactive_file 0",
+            "memory.events": self._events(cgroup),
+            "memory.events.local": self._events(f"{cgroup} local"),
             "memory.numa_stat": f"anon {_by_node(used)}\nfile {_by_node(dict.fromkeys(used, 0))}",
         }
         for page in self.ram.pages:
@@ -266,6 +280,10 @@ class CgroupTree:
                 f"{prefix}.rsvd.current": str(self.ram.reserved(cgroup, page)),
             }
         return figures
+
+    def _events(self, cgroup: str) -> str:
+        counted = {event: self._counted[cgroup, event] for event in ("low", "high", "max", "oom", "oom_kill")}
+        return "\n".join(f"{event} {count}" for event, count in counted.items())
 
 
 def _by_node(sizes: Mapping[int, int]) -> str:
