@@ -248,12 +248,12 @@ def test_an_agent_that_serves_cpus_alone_refuses_memory_with_words() -> None:
     prepared(state, 1, cpus_with())
 
 
-def test_an_agent_that_serves_cpus_alone_loads_no_module_of_memory() -> None:
-    code = (
-        "import sys, dracpu_agent.app; print([name for name in sys.modules if name.startswith('dracpu_agent.memory')])"
-    )
+def test_an_agent_that_serves_cpus_alone_loads_neither_the_driver_nor_the_claims_of_memory() -> None:
+    code = "import sys, dracpu_agent.app; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    loaded = set(found.stdout.split())
+    assert "dracpu_agent.claims.cpu_claim" in loaded
+    assert not {name for name in loaded if name.startswith(("dracpu_agent.claims.memory", "dracpu_agent.drivers.mem"))}
 
 
 def test_a_claim_that_is_prepared_again_has_the_same_memory() -> None:
