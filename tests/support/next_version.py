@@ -123,7 +123,7 @@ _PATCHES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ('    CONFLICTED = "Conflicted"\n', '    CONFLICTED = "Conflicted"\n    AUDITED = "Audited"\n'),
     ],
     "crds/dracpu_api/objects/parts.py": [
-        ("import GroupBy, Mode, Strategy", "import GroupBy, Mode, Order, Power, Strategy"),
+        ("import GroupBy, Mode, Publish, Strategy", "import GroupBy, Mode, Order, Power, Publish, Strategy"),
         (
             "    prefer_uncore_cache: StrictBool = True\n",
             '    order: Order = Order.LOWEST\n    """A field of the next version."""\n'
