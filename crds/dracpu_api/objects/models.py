@@ -339,7 +339,7 @@ class CpuNodeStatus(Object):
     """How many claims hold CPUs or memory of this node."""
     conditions: Conditions = ()
     """ConfigApplied, KubeletRegistered, RuntimeConnected, SlicesPublished, StateHealthy and, where memory is enabled,
-    MemoryReady; each message says what to do."""
+    MemoryReady; PagesSharedWithKubelet and NotCounted only while they are true. Each message says what to do."""
 
 
 class CpuNode(Object):
