@@ -26,7 +26,8 @@ from dracpu_agent.host.pod_limits import PodLimits
 from dracpu_agent.host.pod_pages import PodPagesReader
 from dracpu_agent.host.reserved_pages import ReservedPages
 from dracpu_agent.kubelet.pod_resources import PodResources
-from dracpu_agent.memory.limits import CORRECTABLE, pages_in
+from dracpu_agent.memory.existing import CORRECTABLE
+from dracpu_agent.memory.limits import pages_in
 from dracpu_agent.memory.room import RESERVED_AT_LEAST
 from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families

@@ -248,12 +248,14 @@ def test_an_agent_that_serves_cpus_alone_refuses_memory_with_words() -> None:
     prepared(state, 1, cpus_with())
 
 
-def test_an_agent_that_serves_cpus_alone_loads_neither_the_driver_nor_the_claims_of_memory() -> None:
+def test_an_agent_that_serves_cpus_alone_loads_hardly_any_module_of_memory() -> None:
     code = "import sys, dracpu_agent.app; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(found.stdout.split())
     assert "dracpu_agent.claims.cpu_claim" in loaded
-    assert not {name for name in loaded if name.startswith(("dracpu_agent.claims.memory", "dracpu_agent.drivers.mem"))}
+    rooms = tuple(f"dracpu_agent.{name}" for name in ("memory", "claims.memory", "drivers.mem", "work.memory"))
+    of_memory = {name for name in loaded if name.startswith(rooms)}
+    assert of_memory == {"dracpu_agent.memory", "dracpu_agent.memory.existing"}
 
 
 def test_a_claim_that_is_prepared_again_has_the_same_memory() -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dracpu_agent.memory.existing import in_force, late, permitted
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.limits import in_force, late, memory_limits, page_limits, pages_in, permitted
+from dracpu_agent.memory.limits import memory_limits, page_limits, pages_in
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.memory.system import reserved_for_system
 

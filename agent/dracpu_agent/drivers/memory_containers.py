@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from dracpu_agent.errors import PlacementError
+from dracpu_agent.memory.existing import permitted
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
-from dracpu_agent.memory.limits import memory_limits, page_limits, pages_in, permitted
+from dracpu_agent.memory.limits import memory_limits, page_limits, pages_in
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.placement.container import Container
 

@@ -5,8 +5,8 @@ that they prefer, and file systems of hugepages.
 from collections.abc import Callable, Mapping, Sequence
 
 from dracpu_agent.memory.binding import Part, check_mounts, is_strict, mount_options, page_mounts, preferred_nodes
+from dracpu_agent.memory.existing import MEMS
 from dracpu_agent.memory.inventory import Inventory
-from dracpu_agent.memory.limits import MEMS
 from dracpu_agent.placement.container import AtCreation, Container, Mount
 
 

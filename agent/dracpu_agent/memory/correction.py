@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dracpu_agent.memory.limits import MEMORY_MAX, MEMS, in_force
+from dracpu_agent.memory.existing import MEMORY_MAX, MEMS, in_force
 
 _MARGIN: Final = 20  # a twentieth: what a program may need besides while its limit is lowered
 _SMALLEST_STEP: Final = 20  # likewise of the limit: smaller steps are not worth a write

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.memory.limits import in_force, late
+from dracpu_agent.memory.existing import in_force, late
 from dracpu_agent.placement.container import Container, ContainerUpdate, Limits, Placement, Resources
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import ClaimKey, Use

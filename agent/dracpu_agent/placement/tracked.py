@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from dracpu_agent.memory.limits import lowered_to, needed_at_start, raised_to
+from dracpu_agent.memory.existing import lowered_to, needed_at_start, raised_to
 from dracpu_agent.placement.container import Container, Limits, Resources
 from dracpu_agent.placement.division import Division
 from dracpu_agent.placement.proof import Use

@@ -15,7 +15,7 @@ import structlog
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.container_usage import ContainerUsage
 from dracpu_agent.memory.correction import Step, Use, next_step, right
-from dracpu_agent.memory.limits import MEMORY_MAX
+from dracpu_agent.memory.existing import MEMORY_MAX
 from dracpu_agent.node import NodeState
 from dracpu_agent.placement.container import Container
 from dracpu_agent.topology.topology import TopologyError
