@@ -24,7 +24,7 @@ uses = st.builds(
     pages=st.dictionaries(st.sampled_from([0, 1]), sizes),
     untouched=st.sampled_from([0, 2 * MI]),
 )
-wishes = st.builds(
+offer_settings = st.builds(
     lambda limit, nodes: {MAX: str(limit), MEMS: nodes}, sizes.filter(bool), st.sampled_from(["0", "1", "0,1"])
 )
 
@@ -68,7 +68,7 @@ def test_a_container_is_not_bound(use: Use) -> None:
     assert step is None or step.file == MAX
 
 
-@given(wishes, uses)
+@given(offer_settings, uses)
 def test_no_limit_is_below_what_a_program_needs_or_above_what_it_has(wanted: dict[str, str], use: Use) -> None:
     step = next_step(wanted, use, PLENTY)
     if step is not None and step.file == MAX:
@@ -77,14 +77,14 @@ def test_no_limit_is_below_what_a_program_needs_or_above_what_it_has(wanted: dic
         assert int(step.content) < use.limit
 
 
-@given(wishes, uses)
+@given(offer_settings, uses)
 def test_what_is_right_is_not_changed(wanted: dict[str, str], use: Use) -> None:
     done = replace(use, limit=int(wanted[MAX]), nodes=wanted[MEMS])
     assert next_step(wanted, done, PLENTY) is None
     assert right(wanted, done) == wanted
 
 
-@given(wishes, uses, st.dictionaries(st.sampled_from([0, 1]), sizes))
+@given(offer_settings, uses, st.dictionaries(st.sampled_from([0, 1]), sizes))
 def test_no_container_is_bound_before_it_is_limited_or_while_its_pages_are_elsewhere(
     wanted: dict[str, str], use: Use, free: dict[int, int]
 ) -> None:
@@ -97,7 +97,7 @@ def test_no_container_is_bound_before_it_is_limited_or_while_its_pages_are_elsew
         assert not moving or moving <= sum(free.get(numa, 0) for numa in kept)
 
 
-@given(wishes, uses, st.lists(sizes, max_size=5))
+@given(offer_settings, uses, st.lists(sizes, max_size=5))
 def test_every_limit_is_right_when_the_program_uses_little_at_last(
     wanted: dict[str, str], use: Use, later: list[int]
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
 from dracpu_agent.memory.pages_left import PagesLook, pages_for_claims, shared_pages
-from dracpu_agent.memory.room import Wishes, room
+from dracpu_agent.memory.room import OfferSettings, room
 from dracpu_agent.memory.use import Sizes
 from dracpu_api.cpuset import CpuSet
 
@@ -69,7 +69,7 @@ def test_pods_that_keep_to_what_is_reserved_never_prevent_a_claim_that_fits(rese
     found = look(free, uses, min(more, sum(reserved) - sum(taken)))
     promises = {NEAR: promised[0] * PAGE, FAR: promised[1] * PAGE}
     there = pages_for_claims(found, reserves, promises)
-    fits = room(found.inventory, Wishes(reserved=reserves))
+    fits = room(found.inventory, OfferSettings(reserved=reserves))
     assert all(there[place] >= fits.get(place, 0) for place in (NEAR, FAR))
 
 

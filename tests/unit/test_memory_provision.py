@@ -28,7 +28,7 @@ from dracpu_agent.memory.provision import (
     too_many,
     wanted_pages,
 )
-from dracpu_agent.memory.room import Wishes, room
+from dracpu_agent.memory.room import OfferSettings, room
 from dracpu_agent.topology.topology import TopologyError
 from dracpu_api.cpuset import CpuSet
 from dracpu_api.settings import MemorySettings, ProvisionedPages
@@ -36,7 +36,7 @@ from dracpu_api.settings import MemorySettings, ProvisionedPages
 MI, GI = 1024**2, 1024**3
 SMALL, MIDDLE, LARGE = Kind(2 * MI), Kind(32 * MI), Kind(GI)
 HERE, BESIDE, OTHER = Place(0, SMALL), Place(0, MIDDLE), Place(1, SMALL)
-NOTHING_RESERVED = Wishes(reserved={Place(0, MEMORY): 0, Place(1, MEMORY): 0})
+NOTHING_RESERVED = OfferSettings(reserved={Place(0, MEMORY): 0, Place(1, MEMORY): 0})
 
 
 def inventory(small: int = 0, free: int | None = None, *, surplus: int = 0, other: int = 0) -> Inventory:
@@ -54,10 +54,10 @@ def found(machine: Inventory, free: int = 4 * GI, mapped: int = 0, files: int = 
 
 
 def promises(
-    promised: Mapping[Place, int] | None = None, wishes: Wishes = NOTHING_RESERVED, system: int = 0
+    promised: Mapping[Place, int] | None = None, offer_settings: OfferSettings = NOTHING_RESERVED, system: int = 0
 ) -> Promises:
-    of_machine = partial(room, wishes=wishes, system=system)
-    return Promises(of_machine, promised or {}, reserved=wishes.reserved, system=system)
+    of_machine = partial(room, offer_settings=offer_settings, system=system)
+    return Promises(of_machine, promised or {}, reserved=offer_settings.reserved, system=system)
 
 
 def made(place: Place, own: int, machine: Inventory) -> OwnPages:
@@ -134,8 +134,8 @@ def test_promised_memory_is_not_made_into_pages() -> None:
 
 
 def test_reserved_memory_is_not_made_into_pages() -> None:
-    wishes = Wishes(reserved={Place(0, MEMORY): 4 * GI - 30 * MI})
-    answer = plan(found(inventory()), {HERE: 512}, OwnPages(), promises(wishes=wishes))
+    offer_settings = OfferSettings(reserved={Place(0, MEMORY): 4 * GI - 30 * MI})
+    answer = plan(found(inventory()), {HERE: 512}, OwnPages(), promises(offer_settings=offer_settings))
     assert (changes(answer), answer.reasons) == ({HERE: (0, 15)}, {HERE: PROMISED})
 
 
@@ -147,7 +147,7 @@ def test_memory_that_is_not_offered_is_not_made_into_pages() -> None:
 
 def test_pages_on_a_numa_node_do_not_break_promises_on_another() -> None:
     """What the kubelet keeps for the system is spread by size: with pages on one NUMA node, the others bear more."""
-    kept = promises({Place(1, MEMORY): 3 * GI - 64 * MI}, wishes=Wishes(), system=2 * GI)
+    kept = promises({Place(1, MEMORY): 3 * GI - 64 * MI}, offer_settings=OfferSettings(), system=2 * GI)
     answer = plan(found(inventory()), {HERE: 1000}, OwnPages(), kept)
     ((_, pages),) = changes(answer).values()
     assert 0 < pages < 1000
@@ -229,7 +229,7 @@ def test_a_promise_may_be_used_by_pages_that_are_not_free() -> None:
 
 def test_pages_that_the_settings_reserve_for_others_are_not_given_back() -> None:
     machine = inventory(small=512)
-    kept = promises(wishes=Wishes(reserved={HERE: 24 * MI}))
+    kept = promises(offer_settings=OfferSettings(reserved={HERE: 24 * MI}))
     assert changes(plan(found(machine), {}, made(HERE, 512, machine), kept)) == {HERE: (512, 12)}
 
 
@@ -408,7 +408,7 @@ def test_no_promise_is_broken_and_memory_stays_free(
     wanted: int, available: int, here: int, there: int, system: int
 ) -> None:
     given_out = {Place(0, MEMORY): here, Place(1, MEMORY): there}
-    kept = promises(given_out, wishes=Wishes(), system=system)
+    kept = promises(given_out, offer_settings=OfferSettings(), system=system)
     machine = inventory()
     for change in plan(found(machine, available), {HERE: wanted}, OwnPages(), kept).changes:
         made_of = (change.then - change.now) * SMALL.page

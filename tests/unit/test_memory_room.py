@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.room import Wishes, capacity, missing, room
+from dracpu_agent.memory.room import OfferSettings, capacity, missing, room
 from dracpu_api.cpuset import EMPTY, CpuSet
 
 MI, GI = 1024**2, 1024**3
@@ -27,7 +27,7 @@ MACHINE = Inventory(
 
 def test_hugepages_are_not_offered_as_ordinary_memory_too() -> None:
     nothing_reserved = {Place(numa, MEMORY): 0 for numa in (0, 3)}
-    assert room(MACHINE, Wishes(reserved=nothing_reserved)) == {
+    assert room(MACHINE, OfferSettings(reserved=nothing_reserved)) == {
         Place(0, MEMORY): 6 * GI,
         Place(0, SMALL): GI,
         Place(0, LARGE): GI,
@@ -36,28 +36,28 @@ def test_hugepages_are_not_offered_as_ordinary_memory_too() -> None:
 
 
 def test_a_twentieth_of_each_node_is_reserved_where_the_settings_reserve_nothing() -> None:
-    found = room(MACHINE, Wishes(reserved={Place(3, MEMORY): GI}))
+    found = room(MACHINE, OfferSettings(reserved={Place(3, MEMORY): GI}))
     assert found[Place(0, MEMORY)] == (6 * GI - 8 * GI // 20) // 4096 * 4096
     assert found[Place(3, MEMORY)] == 7 * GI
 
 
 def test_what_the_kubelet_reserves_is_spread_by_size() -> None:
     two = Inventory((node(0, 10 * GI), node(1, 30 * GI)))
-    assert room(two, Wishes(), system=8 * GI) == {Place(0, MEMORY): 8 * GI, Place(1, MEMORY): 24 * GI}
+    assert room(two, OfferSettings(), system=8 * GI) == {Place(0, MEMORY): 8 * GI, Place(1, MEMORY): 24 * GI}
 
 
 def test_what_the_kubelet_reserves_is_not_spread_over_nodes_that_are_not_offered() -> None:
     beside_a_gpu = Inventory((node(0, 10 * GI), node(1, 30 * GI, cpus=EMPTY)))
-    assert room(beside_a_gpu, Wishes(), system=2 * GI) == {Place(0, MEMORY): 8 * GI}
+    assert room(beside_a_gpu, OfferSettings(), system=2 * GI) == {Place(0, MEMORY): 8 * GI}
 
 
 def test_surplus_pages_are_no_ordinary_memory() -> None:
     taken_away = Inventory((node(0, 8 * GI, Pages(2 * MI, 0, 0, surplus=512)),))
-    assert room(taken_away, Wishes(reserved={Place(0, MEMORY): 0})) == {Place(0, MEMORY): 7 * GI}
+    assert room(taken_away, OfferSettings(reserved={Place(0, MEMORY): 0})) == {Place(0, MEMORY): 7 * GI}
 
 
 def test_less_memory_than_a_container_can_start_with_is_not_offered() -> None:
-    assert room(MACHINE, Wishes(reserved={Place(3, MEMORY): 8 * GI - 15 * MI})).keys() == {
+    assert room(MACHINE, OfferSettings(reserved={Place(3, MEMORY): 8 * GI - 15 * MI})).keys() == {
         Place(0, MEMORY),
         Place(0, SMALL),
         Place(0, LARGE),
@@ -66,23 +66,23 @@ def test_less_memory_than_a_container_can_start_with_is_not_offered() -> None:
 
 def test_pages_of_another_size_than_4_kib_are_whole_too() -> None:
     arm = Inventory((node(0, 8 * GI),), base_page=64 * 1024)
-    (size,) = room(arm, Wishes()).values()
+    (size,) = room(arm, OfferSettings()).values()
     assert size % (64 * 1024) == 0
 
 
 def test_pages_are_reserved_as_whole_pages() -> None:
-    found = room(MACHINE, Wishes(reserved={Place(0, SMALL): 3 * MI}))
+    found = room(MACHINE, OfferSettings(reserved={Place(0, SMALL): 3 * MI}))
     assert found[Place(0, SMALL)] == GI - 4 * MI
 
 
 def test_only_the_sizes_of_the_settings_are_offered() -> None:
-    assert {place.kind for place in room(MACHINE, Wishes(sizes=frozenset([GI])))} == {MEMORY, LARGE}
+    assert {place.kind for place in room(MACHINE, OfferSettings(sizes=frozenset([GI])))} == {MEMORY, LARGE}
 
 
 def test_nodes_without_cpus_are_offered_only_on_request() -> None:
-    assert Place(7, MEMORY) not in room(MACHINE, Wishes())
-    assert Place(7, MEMORY) in room(MACHINE, Wishes(cpuless=True))
-    assert Place(7, MEMORY) in room(MACHINE, Wishes(), with_cpus={7})  # they are offline
+    assert Place(7, MEMORY) not in room(MACHINE, OfferSettings())
+    assert Place(7, MEMORY) in room(MACHINE, OfferSettings(cpuless=True))
+    assert Place(7, MEMORY) in room(MACHINE, OfferSettings(), with_cpus={7})  # they are offline
 
 
 sizes = st.integers(0, 64)

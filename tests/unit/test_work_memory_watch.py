@@ -14,7 +14,7 @@ from virtual_time import run_in_virtual_time
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.host.memory import persistent_and_surplus
 from dracpu_agent.memory.inventory import Inventory, NumaMemory, Pages, SteadySurplus
-from dracpu_agent.memory.room import Wishes, room
+from dracpu_agent.memory.room import OfferSettings, room
 from dracpu_agent.node import NodeState
 from dracpu_agent.work.changes import Changes
 from dracpu_agent.work.memory_watch import MemoryWatch
@@ -120,7 +120,7 @@ def test_a_read_that_fails_is_repeated_later_each_time_and_at_once_when_the_kube
 
 def offered(found: Inventory) -> int:
     """The ordinary memory that is offered."""
-    return next(size for place, size in room(found, Wishes()).items() if not place.kind.is_huge)
+    return next(size for place, size in room(found, OfferSettings()).items() if not place.kind.is_huge)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30))

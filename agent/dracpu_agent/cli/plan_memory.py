@@ -14,7 +14,7 @@ from dracpu_agent.host.memory import read_memory
 from dracpu_agent.memory.described import memory_described
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.room import SMALLEST, Wishes, room
+from dracpu_agent.memory.room import SMALLEST, OfferSettings, room
 from dracpu_agent.topology.topology import TopologyError
 from dracpu_api.memory_kinds import PAGE_SIZES
 from dracpu_api.quantity import format_binary, whole_number
@@ -39,7 +39,7 @@ class MemoryQuestion:
 
     def lacking(self, numa: int) -> str:
         """What this NUMA node does not have; "" if it has all."""
-        there = room(self.inventory, Wishes(cpuless=True))
+        there = room(self.inventory, OfferSettings(cpuless=True))
         lacks = [
             f"{format_binary(there.get(Place(numa, kind), 0))} of {kind} instead of {format_binary(amount)}"
             for kind, amount in self.amounts.items()

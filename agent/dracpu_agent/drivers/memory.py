@@ -193,7 +193,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         """What has to be kept when pages are made or given back."""
         there, held = self.room(), self._promises.held()
         promised = total([*held, *self._kept(there, held)])
-        reserved = self._publishing.wishes.reserved
+        reserved = self._publishing.offer_settings.reserved
         return Promises(self._room, promised, reserved=reserved, system=self.system or 0)
 
     def devices(self, taints: tuple[Taint, ...]) -> tuple[Device, ...]:
@@ -311,7 +311,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         """Bytes of the offered hugepages that the kubelet may also give pods that request them in their spec."""
         if not self.enabled:
             return {}
-        return shared_pages(self.allocatable_pages, self._publishing.wishes.reserved, self.room())
+        return shared_pages(self.allocatable_pages, self._publishing.offer_settings.reserved, self.room())
 
     def _can_be_limited(self, place: Place) -> bool:
         return self.pages_can_be_limited if place.kind.is_huge else self.memory_can_be_limited
@@ -352,7 +352,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def _pages_for_claims(self) -> Mapping[Place, int]:
         """Bytes of hugepages that claims can really have, as they were read last."""
-        reserved = self._publishing.wishes.reserved
+        reserved = self._publishing.offer_settings.reserved
         return {} if self.pages is None else pages_for_claims(self.pages, reserved, self.promised())
 
     def _room(self, inventory: Inventory) -> Mapping[Place, int]:
@@ -362,10 +362,10 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def _room_without_system(self, inventory: Inventory) -> Mapping[Place, int]:
         """What there is, as if the kubelet kept nothing while it is not known what it keeps."""
         with_cpus = {cpu.numa for cpu in self._topology.known.values()}
-        return room(inventory, self._publishing.wishes, self.system or 0, with_cpus)
+        return room(inventory, self._publishing.offer_settings, self.system or 0, with_cpus)
 
     def _needs_system(self, place: Place) -> bool:
-        return self.system is None and not place.kind.is_huge and place not in self._publishing.wishes.reserved
+        return self.system is None and not place.kind.is_huge and place not in self._publishing.offer_settings.reserved
 
     def _is_hidden(self, place: Place) -> bool:
         """True for memory that is here, and that cannot be offered before it is known what the kubelet keeps."""

@@ -7,7 +7,7 @@ stay published, closed to new claims, until the node has settled.
 from typing import Any, Final
 
 from dracpu_agent.memory.kinds import Kind, Place
-from dracpu_agent.memory.room import Wishes
+from dracpu_agent.memory.room import OfferSettings
 from dracpu_api.settings import (
     CpuNodeSpec,
     MemorySettings,
@@ -18,7 +18,7 @@ from dracpu_api.settings import (
     encode_settings,
 )
 
-_EVERYTHING: Final = Wishes(cpuless=True)  # what claims of devices that are not offered any more can still get
+_EVERYTHING: Final = OfferSettings(cpuless=True)  # what claims of devices that are not offered any more can still get
 
 
 class Publishing:
@@ -27,7 +27,7 @@ class Publishing:
     def __init__(self) -> None:
         self.spec: CpuNodeSpec | None = None
         self.through: Publish | None = None  # by which devices memory is published now; None: by none
-        self.wishes = _EVERYTHING  # of what is published
+        self.offer_settings = _EVERYTHING  # of what is published
         self._former: Settings | None = None  # whose devices are published while the node settles
 
     @property
@@ -75,10 +75,10 @@ class Publishing:
     def _follow(self) -> None:
         published = None if self.spec is None else self._former or self.spec.settings
         self.through = None if published is None else published.memory_representation
-        self.wishes = _EVERYTHING if published is None else _wishes_of(published.memory)
+        self.offer_settings = _EVERYTHING if published is None else _offer_settings_of(published.memory)
 
 
-def _wishes_of(settings: MemorySettings) -> Wishes:
+def _offer_settings_of(settings: MemorySettings) -> OfferSettings:
     if not settings.enabled:
         return _EVERYTHING
     sizes = None if settings.hugepages is None else frozenset(settings.hugepages)
@@ -88,4 +88,4 @@ def _wishes_of(settings: MemorySettings) -> Wishes:
         for name, size in entry.amounts
         if (kind := Kind.named(name)) is not None
     }
-    return Wishes(sizes, reserved, settings.cpuless_nodes)
+    return OfferSettings(sizes, reserved, settings.cpuless_nodes)

@@ -16,7 +16,7 @@ RESERVED_AT_LEAST: Final = 0.05  # of each NUMA node: the kernel's own memory an
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class OfferSettings:
     """The part of the settings that decides which memory is offered."""
 
     sizes: frozenset[int] | None = None  # of hugepages to offer, in bytes; None: every size that has pages
@@ -24,23 +24,25 @@ class Wishes:
     cpuless: bool = False  # offers NUMA nodes without CPUs too
 
 
-def room(inventory: Inventory, wishes: Wishes, system: int = 0, with_cpus: Collection[int] = ()) -> Mapping[Place, int]:
+def room(
+    inventory: Inventory, offer_settings: OfferSettings, system: int = 0, with_cpus: Collection[int] = ()
+) -> Mapping[Place, int]:
     """Bytes that claims can have, by place. `system` is what the kubelet reserves of the whole machine; where the
     settings reserve nothing, it is spread over the offered NUMA nodes by their size. `with_cpus` are nodes that have
     CPUs, perhaps offline ones."""
-    offered = [node for node in inventory.nodes if node.cpus or node.numa in with_cpus or wishes.cpuless]
+    offered = [node for node in inventory.nodes if node.cpus or node.numa in with_cpus or offer_settings.cpuless]
     ordinary = {node.numa: _ordinary(node) for node in offered}
     found: dict[Place, int] = {}
     for node in offered:
         share = system * ordinary[node.numa] // (sum(ordinary.values()) or 1)
         default = max(share, int(node.total * RESERVED_AT_LEAST))
         memory = Place(node.numa, MEMORY)
-        size = _whole(ordinary[node.numa] - wishes.reserved.get(memory, default), inventory.base_page)
+        size = _whole(ordinary[node.numa] - offer_settings.reserved.get(memory, default), inventory.base_page)
         found[memory] = size if size >= SMALLEST else 0
         for pages in node.pages:
             place = Place(node.numa, Kind(pages.size))
-            if wishes.sizes is None or pages.size in wishes.sizes:
-                found[place] = _whole(pages.count * pages.size - wishes.reserved.get(place, 0), pages.size)
+            if offer_settings.sizes is None or pages.size in offer_settings.sizes:
+                found[place] = _whole(pages.count * pages.size - offer_settings.reserved.get(place, 0), pages.size)
     return {place: size for place, size in found.items() if size > 0}
 
 
