@@ -55,7 +55,8 @@ FIELDS: dict[type[Message], dict[str, tuple[int, int, bool]]] = {
         "message": (5, STRING, ONE),
     },
     pod_resources.AllocatableResourcesRequest: {},
-    pod_resources.AllocatableResourcesResponse: {"cpu_ids": (2, INT64, MANY)},
+    pod_resources.AllocatableResourcesResponse: {"cpu_ids": (2, INT64, MANY), "memory": (3, MESSAGE, MANY)},
+    pod_resources.ContainerMemory: {},  # only its presence counts
 }
 
 
