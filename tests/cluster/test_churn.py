@@ -1,4 +1,5 @@
-"""Under churn, no container runs on a CPU of another's claim at any moment, and a claim's containers run on its CPUs.
+"""Under churn, no container runs on a CPU of another's claim at any moment, a claim's containers run on its CPUs, and
+the limits of memory and hugepages are those of the claims.
 
 Only real nodes show this: the cgroups and the threads of all containers are read every 50 ms, on two nodes at once.
 """
@@ -13,13 +14,15 @@ from functools import partial
 from typing import Final
 
 import pytest
-from harness.churn import CLAIMED, Wave, plan, templates
+from harness.churn import WITH_CLAIMS, Wave, plan, templates
 from harness.cluster import Cluster
-from harness.exclusivity import Fault, Kind, Verdict
+from harness.exclusivity import Fault, Kind, Verdict, judge
 from harness.holding import ALL, hold
 from harness.kubectl import condition
 from harness.manifests import Object
+from harness.memory_kept import MemoryVerdict, judge_memory
 from harness.node import Node
+from harness.samples import ORDINARY, PAGES, Promises
 from harness.sampling import sampled
 from harness.waiting import eventually
 from harness.workspace import Workspace
@@ -27,6 +30,7 @@ from lab.errors import CommandFailedError
 from lab.host import report
 
 from dracpu_api.cpuset import CpuSet
+from dracpu_api.quantity import whole_number
 
 SEED: Final = 12
 SECONDS: Final = 170  # a wave that has begun is completed
@@ -60,7 +64,7 @@ class Churn:
 
     def _tasks(self, wave: Wave) -> list[Task]:
         """Returns what happens in a wave, in one call of kubectl for each kind of operation."""
-        with_claim = [name for name in wave.resized if name.endswith(CLAIMED)]
+        with_claim = [name for name in wave.resized if name.endswith(WITH_CLAIMS)]
         without = [name for name in wave.resized if name not in with_claim]
         tasks: list[Task] = [partial(self._kill_agent, self._nodes[name]) for name in wave.killed]
         tasks += [partial(self._resize, pods, wave) for pods in (with_claim, without) if pods]
@@ -84,7 +88,7 @@ class Churn:
             self._run("patch", "pods", *pods, "--subresource=resize", "--patch", json.dumps(wave.patch))
         except CommandFailedError as error:
             # Kubernetes before 1.37 refuses to resize a container with claims
-            if not (pods[0].endswith(CLAIMED) and "only cpu and memory resources are mutable" in error.printed):
+            if not (pods[0].endswith(WITH_CLAIMS) and "only cpu and memory resources are mutable" in error.printed):
                 raise
             self.done["resizes refused by Kubernetes"] += len(pods)
         else:
@@ -100,10 +104,11 @@ class Churn:
 
 
 def test_claims_are_exclusive_at_every_moment_of_churn(
-    cluster: Cluster, workspace: Workspace, capsys: pytest.CaptureFixture[str]
+    offering: Cluster, workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kubectl, namespace = workspace.kubectl, workspace.namespace
+    cluster, kubectl, namespace = offering, workspace.kubectl, workspace.namespace
     kubectl.apply(*templates(), namespace=namespace)
+    offered = {node.name: eventually(partial(offered_memory, node)) for node in cluster.nodes}
     names = [node.name for node in cluster.nodes]
     churn = Churn(cluster, workspace)
 
@@ -121,9 +126,11 @@ def test_claims_are_exclusive_at_every_moment_of_churn(
             churn.run(plan(SEED, names, WAVES, KILL_EVERY))
             running = eventually(at_rest, within=AT_REST_SECONDS)
         finally:
-            verdicts = {sampler.node.name: sampler.verdict() for sampler in samplers}
+            finished = {sampler.node.name: sampler.finish() for sampler in samplers}
+            verdicts = {name: judge(*log) for name, log in finished.items()}
+            of_memory = {name: judge_memory(*log, offered[name]) for name, log in finished.items()}
             with capsys.disabled():
-                for line in figures(churn, verdicts):
+                for line in figures(churn, verdicts, of_memory):
                     report(line)
 
     # an agent that never comes back would excuse everything
@@ -131,14 +138,28 @@ def test_claims_are_exclusive_at_every_moment_of_churn(
     seen = {uid for verdict in verdicts.values() for uid in verdict.log.containers}
     assert {container.removeprefix("containerd://") for container in running} <= seen
     assert not [violation for verdict in verdicts.values() for violation in verdict.violations]
+    assert all(verdict.containers for verdict in of_memory.values())
+    assert not [violation for verdict in of_memory.values() for violation in verdict.violations]
 
 
-def figures(churn: Churn, verdicts: Mapping[str, Verdict]) -> Iterator[str]:
+def offered_memory(node: Node) -> Promises:
+    """Returns what the devices of memory of a node have."""
+    offered: dict[tuple[str, int], int] = {}
+    for name, device in node.devices().items():
+        if "size" in device["capacity"]:
+            kind, _, numa = name.rpartition("-numa")
+            size = whole_number(device["capacity"]["size"]["value"])
+            offered[kind.replace("hugepages-2mi", PAGES), int(numa)] = size or 0
+    assert offered.keys() >= {(kind, numa) for kind in (ORDINARY, PAGES) for numa in (0, 1)}
+    return offered
+
+
+def figures(churn: Churn, verdicts: Mapping[str, Verdict], of_memory: Mapping[str, MemoryVerdict]) -> Iterator[str]:
     """Describes what was done and what was found."""
     counts = ", ".join(f"{what}: {count}" for what, count in sorted(churn.done.items()))
     yield f"churn with seed {SEED}: {churn.done.total()} operations ({counts})"
     for name, verdict in verdicts.items():
-        for line in verdict.lines():
+        for line in (*verdict.lines(), *of_memory[name].lines()):
             yield f"{name}: {line}"
 
 

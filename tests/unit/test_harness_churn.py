@@ -21,15 +21,19 @@ def node_of(pod: Object) -> str:
 
 
 def claimed_by(pod: Object) -> int:
-    """Returns the CPUs that a pod's claim asks for."""
-    (entry,) = pod["spec"].get("resourceClaims") or [{"resourceClaimTemplateName": ""}]
-    (amount,) = [
-        int(request["exactly"]["capacity"]["requests"]["dra.cpu/cpu"])
+    """Returns the CPUs that a pod's claims ask for."""
+    return sum(int(asked.get("dra.cpu/cpu", 0)) for asked in asked_by(pod))
+
+
+def asked_by(pod: Object) -> list[Object]:
+    """Returns the capacity in each request of a pod's claims."""
+    names = [entry["resourceClaimTemplateName"] for entry in pod["spec"]["resourceClaims"]]
+    return [
+        request["exactly"]["capacity"]["requests"]
         for template in templates()
-        if template["metadata"]["name"] == entry["resourceClaimTemplateName"]
+        if template["metadata"]["name"] in names
         for request in template["spec"]["spec"]["devices"]["requests"]
-    ] or [0]
-    return amount
+    ]
 
 
 def test_equal_seeds_give_equal_waves_and_others_do_not() -> None:
@@ -66,7 +70,7 @@ def test_the_claims_of_a_node_leave_cpus_for_the_other_containers(seed: int) -> 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_kind_of_operation_happens_on_both_nodes(seed: int) -> None:
-    plans = waves(seed)
+    plans = waves(seed, 100)
     created = [(node_of(pod), bool(claimed_by(pod))) for wave in plans for pod in wave.created]
     assert set(created) == {(node, claimed) for node in NODES for claimed in (True, False)}
     for names in (
@@ -74,7 +78,7 @@ def test_every_kind_of_operation_happens_on_both_nodes(seed: int) -> None:
         [name for wave in plans for name in wave.deleted],
     ):
         kinds = {tuple(name.split("-")[::2]) for name in names}  # node and kind
-        assert kinds >= {(node, kind) for node in NODES for kind in ("claimed", "shared")}
+        assert kinds >= {(node, kind) for node in NODES for kind in ("claimed", "memory", "shared")}
     assert sorted({name for wave in plans for name in wave.killed}) == list(NODES)
 
 
@@ -83,3 +87,14 @@ def test_a_resize_changes_the_main_container_s_resources_and_keeps_the_qos_class
         (main,) = wave.patch["spec"]["containers"]
         assert main["name"] == "main"
         assert main["resources"]["requests"] != main["resources"]["limits"]
+
+
+def test_pods_claim_memory_with_and_without_cpus_and_some_keep_their_pages() -> None:
+    made = [pod for wave in waves() for pod in wave.created]
+    with_memory = [pod for pod in made if any("size" in asked for asked in asked_by(pod))]
+    assert {bool(claimed_by(pod)) for pod in with_memory} == {True, False}
+    assert {len([asked for asked in asked_by(pod) if "size" in asked]) for pod in with_memory} == {1, 2}
+    keeping = {name_of(pod) for pod in with_memory if "-hold" in str(pod["spec"]["containers"])}
+    assert keeping
+    assert keeping < {name_of(pod) for pod in with_memory}
+    assert not keeping & {name for wave in waves() for name in wave.resized}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.samples import SampleLog, State, parse
+from harness.samples import ORDINARY, PAGES, Limits, Memory, SampleLog, State, parse
 from harness.sampling import build
 
 from dracpu_api.cpuset import CpuSet
@@ -17,6 +17,7 @@ from dracpu_api.cpuset import CpuSet
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed: it compiles the sampler")
 
 UID = "11111111-2222"
+MI = 1024**2
 CGROUPFS = "/kubepods/burstable/podab-cd/{}"
 SYSTEMD = "kubepods-burstable-podab_cd.slice:cri-containerd:{}"
 SYSTEMD_FOLDER = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab_cd.slice/cri-containerd-{}.scope"
@@ -54,6 +55,13 @@ class FakeNode:
         file.write_text(text[:50])
         file.write_text(text)
 
+    def memory(self, path: str, **texts: str) -> None:
+        """Writes files of a cgroup; their names have _ in place of dots."""
+        folder = self.cgroups / path
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name.replace("_", ".").replace("numa.stat", "numa_stat")).write_text(f"{text}\n")
+
     def cgroup(self, path: str, cpus: str, *processes: int) -> None:
         folder = self.cgroups / path
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,13 +69,13 @@ class FakeNode:
         for name in ("cpuset.cpus", "cpuset.cpus.effective"):
             (folder / name).write_text(f"{cpus}\n")
 
-    def prepare(self, uid: str, *env: str) -> None:
+    def prepare(self, uid: str, *env: str, driver: str = "cpu") -> None:
         """Replaces the CDI file of a claim atomically, as the agent does."""
         self.cdi.mkdir(exist_ok=True)
         devices = [{"name": line, "containerEdits": {"env": [line]}} for line in env]
-        draft = self.cdi / f".dra.k8s.io-cpu_{uid}.json.draft"
+        draft = self.cdi / f".dra.k8s.io-{driver}_{uid}.json.draft"
         draft.write_text(json.dumps({"devices": devices}))
-        draft.replace(self.cdi / f"dra.k8s.io-cpu_{uid}.json")
+        draft.replace(self.cdi / f"dra.k8s.io-{driver}_{uid}.json")
 
     def log(self) -> SampleLog:
         text = self._log.read_text()
@@ -129,6 +137,43 @@ def test_a_container_is_followed_from_its_creation_to_its_end(
     shutil.rmtree(node.bundles / "c1")
     log = node.wait_for(lambda log: not log.snapshots[-1].states)
     assert "c1" in log.containers
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"), [(CGROUPFS, CGROUPFS.lstrip("/")), (SYSTEMD, SYSTEMD_FOLDER)], ids=["cgroupfs", "systemd"]
+)
+def test_the_memory_of_a_container_and_of_its_pod_is_followed(node: FakeNode, path: str, folder: str) -> None:
+    env = f"DRAMEMORY_{UID}_memory=numanode:1,size:32Mi"
+    node.memory(
+        folder.format("c1"),
+        cpuset_mems="1",
+        memory_max="max",
+        hugetlb_2MB_max="4194304",
+        hugetlb_2MB_rsvd_max="2097152",
+        hugetlb_2MB_numa_stat="total=2097152 N0=0 N1=2097152",
+    )
+    node.memory(folder.rpartition("/")[0], hugetlb_2MB_max="max", hugetlb_2MB_rsvd_max="0")
+    node.cgroup(folder.format("c1"), "2-3")
+    node.bundle("c1", path, env)
+    log = node.wait_for(lambda log: "c1" in log.snapshots[-1].states)
+    assert log.containers["c1"].promises == {(ORDINARY, 1): 32 * MI}
+    assert log.last_state("c1").memory == Memory(
+        CpuSet.parse("1"), None, Limits(4 * MI, 2 * MI), Limits(None, 0), ((1, 2 * MI),)
+    )
+    node.memory(folder.format("c1"), memory_max=str(32 * MI))
+    node.wait_for(lambda log: log.last_state("c1").memory.limit == 32 * MI)
+
+
+def test_claims_of_memory_are_beside_those_of_cpus(node: FakeNode) -> None:
+    node.prepare(UID, f"DRA_CPUSET_{UID}=2-3")
+    several = "numanode:0,size:2Mi;numanode:1,size:4Mi"
+    node.prepare(UID, f"DRAMEMORY_{UID}_hugepages_2Mi={several}", f"DRAMEMORY_{UID}_NUMANodes=0,1", driver="memory")
+    log = node.wait_for(lambda log: bool(log.snapshots[-1].promises))
+    assert log.snapshots[-1].promises == {UID: {(PAGES, 0): 2 * MI, (PAGES, 1): 4 * MI}}
+    assert set(log.snapshots[-1].claims) == {UID}
+    (node.cdi / f"dra.k8s.io-memory_{UID}.json").unlink()
+    log = node.wait_for(lambda log: not log.snapshots[-1].promises)
+    assert set(log.snapshots[-1].claims) == {UID}
 
 
 def test_runc_s_own_process_is_not_the_container_s_program(node: FakeNode, tmp_path: Path) -> None:

@@ -7,14 +7,18 @@ at the same time on all nodes.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Final
 
-from harness.manifests import ALLOWED_AT_START, Object, claim, container, cpus, pod
+from harness.manifests import ALLOWED_AT_START, SLEEP, Object, claim, container, cpus, pod, template
+from harness.memory import MI, amount, command, on_one_numa_node, with_tools
 
 CLAIMED_CPUS: Final = 4  # at most, of the six CPUs of a node that are not withheld: two stay for the other containers
-SHARED_PODS: Final = 3  # on a node
-CLAIMED: Final = "claimed"  # the last words of pods' names
-SHARED: Final = "shared"
+SHARED_PODS: Final = 3  # without claims of CPUs, on a node
+CLAIMED: Final = "claimed"  # the last words of pods' names: with a claim of CPUs, and perhaps one of memory
+MEMORY: Final = "memory"  # with a claim of memory only
+SHARED: Final = "shared"  # without claims
+WITH_CLAIMS: Final = (CLAIMED, MEMORY)
+PAGES_MI: Final = 4  # of each claim of memory
 
 # probabilities in each wave
 CREATED: Final = 0.6  # of a new pod with a claim, and of one without; on each node
@@ -22,7 +26,15 @@ BRIEF: Final = 0.2  # of a new pod that ends by itself
 BESIDE: Final = 0.4  # of a second container, without a claim, in a new pod
 DELETED: Final = 0.25  # of each pod
 RESIZED: Final = 0.25  # of each pod
+WITH_MEMORY: Final = 0.6  # of a claim of memory, in a new pod
+HOLDING: Final = 0.3  # of a pod with such a claim that keeps its pages; the others use them once, at their start
 
+# ordinary memory of a claim; the limits in the spec below are above it, so that the claim's has to hold
+ORDINARY: Final = "32Mi"
+USE: Final = f"{' '.join(command('2Mi', PAGES_MI * MI))}; exec sleep 2147483647"
+HOLD: Final = f"exec {' '.join(command('2Mi', PAGES_MI * MI, '-hold'))}"
+# the names of their templates: pages with ordinary memory of the same NUMA node, or pages alone
+MEMORY_CLAIMS: Final = ("memory-and-pages", "pages")
 # requests and limits of a container; the limits stay above the requests, so that the QoS class does not change
 SIZES: Final[Sequence[Object]] = tuple(
     {"requests": {"cpu": f"{request}m", "memory": "8Mi"}, "limits": {"cpu": f"{limit}m", "memory": memory}}
@@ -52,14 +64,17 @@ class _Planned:
 
     node: str
     claimed: dict[str, int] = field(default_factory=dict)  # pod -> CPUs of its claim
-    shared: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)  # those without a claim of CPUs
+    holding: set[str] = field(default_factory=set)  # those that keep their pages
     leaving: int = 0  # CPUs of the claims whose pods were deleted in the previous wave
 
     def wave(self, random: Random, number: int) -> Wave:
         """Plans a wave of this node."""
         pods = [*self.claimed, *self.shared]
         deleted = {name for name in pods if random.random() < DELETED}
-        resized = [name for name in pods if name not in deleted and random.random() < RESIZED]
+        # Kubernetes 1.37: the kubelet repeats a change of CPUs without success while pages are in use
+        fixed = deleted | self.holding
+        resized = [name for name in pods if name not in fixed and random.random() < RESIZED]
         leaving = sum(self.claimed.pop(name, 0) for name in deleted)
         self.shared = [name for name in self.shared if name not in deleted]
         created = list(self._created(random, number, leaving))
@@ -71,24 +86,30 @@ class _Planned:
         if free > 0 and random.random() < CREATED:
             name = f"{self.node}-{number}-{CLAIMED}"
             self.claimed[name] = random.randint(1, min(2, free))
-            beside = [container("beside")] if random.random() < BESIDE else []
-            yield self._pod(name, random, *beside, claimed=self.claimed[name])
+            yield self._pod(name, random, self.claimed[name], with_memory=random.random() < WITH_MEMORY)
         if len(self.shared) < SHARED_PODS and random.random() < CREATED:
-            name = f"{self.node}-{number}-{SHARED}"
+            with_memory = random.random() < WITH_MEMORY
+            name = f"{self.node}-{number}-{MEMORY if with_memory else SHARED}"
             self.shared.append(name)
-            beside = [container("beside")] if random.random() < BESIDE else []
-            yield self._pod(name, random, *beside)
+            yield self._pod(name, random, 0, with_memory=with_memory)
         if random.random() < BRIEF:
             brief = container("main", script=f"{ALLOWED_AT_START}; sleep 1")
             yield self._placed(pod(f"{self.node}-{number}-brief", brief, restart="Never"))
 
-    def _pod(self, name: str, random: Random, *beside: Object, claimed: int = 0) -> Object:
-        main = container("main", ["cpus"] if claimed else [])
+    def _pod(self, name: str, random: Random, count: int, *, with_memory: bool) -> Object:
+        """Builds a pod with a claim for this many CPUs, if any, and perhaps with one of memory."""
+        claims = [*([template_name(count)] if count else []), *([random.choice(MEMORY_CLAIMS)] if with_memory else [])]
+        script = SLEEP
+        if with_memory:
+            holds = random.random() < HOLDING
+            if holds:
+                self.holding.add(name)
+            script = f"{ALLOWED_AT_START}; {HOLD if holds else USE}"
+        main = container("main", claims, script)
         main["resources"] = {**main.get("resources", {}), **random.choice(SIZES)}
-        made = pod(name, main, *beside)
-        if claimed:
-            made["spec"]["resourceClaims"] = [{"name": "cpus", "resourceClaimTemplateName": template_name(claimed)}]
-        return self._placed(made)
+        made = pod(name, main, *([container("beside")] if random.random() < BESIDE else []))
+        made["spec"]["resourceClaims"] = [{"name": item, "resourceClaimTemplateName": item} for item in claims]
+        return self._placed(with_tools(made) if with_memory else made)
 
     def _placed(self, made: Object) -> Object:
         made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": self.node}
@@ -102,16 +123,13 @@ def template_name(amount: int) -> str:
 
 def templates() -> list[Object]:
     """Returns the templates of the claims that the pods use."""
-    spec: dict[int, Any] = {amount: claim("", cpus(amount))["spec"] for amount in (1, 2)}
-    return [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate",
-            "metadata": {"name": template_name(amount)},
-            "spec": {"spec": spec[amount]},
-        }
-        for amount in spec
+    pages = amount("2Mi", f"{PAGES_MI}Mi")
+    claims: list[Object] = [
+        *(claim(template_name(count), cpus(count)) for count in (1, 2)),
+        on_one_numa_node(claim(MEMORY_CLAIMS[0], amount("memory", ORDINARY), pages)),
+        claim(MEMORY_CLAIMS[1], pages),
     ]
+    return [template(item) for item in claims]
 
 
 def plan(seed: int, nodes: Sequence[str], waves: int, kill_every: int) -> Iterator[Wave]:

@@ -1,4 +1,5 @@
-// Command sampler runs on a node and records on which CPUs the program of each container may run.
+// Command sampler runs on a node and records on which CPUs the program of each container may run, and which memory and
+// hugepages it may use.
 //
 // It reads the node every 50 ms: the containers that the runtime has created, their cgroups, the CPU affinity of their
 // threads, and the CDI files of claims. It writes a line of JSON for each change to its standard output, until SIGTERM.
@@ -23,10 +24,21 @@ import (
 	"unsafe"
 )
 
-const (
-	filePrefix = "dra.k8s.io-cpu_" // of the names of the driver's CDI files
-	envPrefix  = "DRA_CPUSET_"     // of the environment variables that tell a container its CPUs
-	maxCPUs    = 8192
+const maxCPUs = 8192
+
+// A driver of this project: its name in the log, and the beginnings of the names of its CDI files and of the environment
+// variables that it gives containers.
+var drivers = []struct{ name, file, env string }{
+	{"cpu", "dra.k8s.io-cpu_", "DRA_CPUSET_"},
+	{"memory", "dra.k8s.io-memory_", "DRAMEMORY_"},
+}
+
+// The files about memory in the cgroup of a container, and in that of its pod; not all kernels have all of them.
+var (
+	memoryFiles = [5]string{
+		"cpuset.mems", "memory.max", "hugetlb.2MB.max", "hugetlb.2MB.rsvd.max", "hugetlb.2MB.numa_stat",
+	}
+	podFiles = [2]string{"hugetlb.2MB.max", "hugetlb.2MB.rsvd.max"}
 )
 
 var (
@@ -43,10 +55,11 @@ type container struct {
 	Namespace string   `json:"namespace"`
 	Pod       string   `json:"pod"`
 	Name      string   `json:"name"`
-	Env       []string `json:"env"` // only the variables of the driver
+	Env       []string `json:"env"` // only the variables of the drivers
 
 	folder   string // of its cgroup
 	files    []*os.File
+	memory   []*os.File   // memoryFiles and podFiles; nil in place of one that does not exist
 	programs map[int]bool // threads that were seen to run the container's program
 }
 
@@ -57,7 +70,12 @@ type state struct {
 	Allowed   string `json:"allowed"`   // the CPUs that at least one thread of its program may use
 	Running   bool   `json:"running"`   // its program has a thread
 	Preparing bool   `json:"preparing"` // runc has a process in its cgroup, which has not started the program yet
+	// the contents of memoryFiles and podFiles
+	Memory [len(memoryFiles) + len(podFiles)]string `json:"memory"`
 }
+
+// Names the claim of a CDI file.
+type claimKey struct{ driver, uid string }
 
 // A CDI file, whose env lines are read again only when the file has been replaced.
 type cdiFile struct {
@@ -68,7 +86,7 @@ type cdiFile struct {
 // The result of one reading: a state for each container, and the env lines for each claim.
 type reading struct {
 	states map[string]state
-	claims map[string]string
+	claims map[claimKey]string
 }
 
 func (r reading) equals(other reading) bool {
@@ -77,7 +95,7 @@ func (r reading) equals(other reading) bool {
 
 type sampler struct {
 	known  map[string]*container
-	claims map[string]cdiFile
+	claims map[claimKey]cdiFile
 	out    *json.Encoder
 }
 
@@ -89,7 +107,7 @@ func main() {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, -20); err != nil {
 		fmt.Fprintln(os.Stderr, "sampler: cannot raise its priority:", err)
 	}
-	s := sampler{known: map[string]*container{}, claims: map[string]cdiFile{}, out: json.NewEncoder(os.Stdout)}
+	s := sampler{known: map[string]*container{}, claims: map[claimKey]cdiFile{}, out: json.NewEncoder(os.Stdout)}
 	s.run(stop)
 }
 
@@ -128,14 +146,14 @@ func (s *sampler) run(stop <-chan os.Signal) {
 // ---- writing
 
 func (s *sampler) report(at time.Time, before, now reading) {
-	for uid, env := range now.claims {
-		if former, had := before.claims[uid]; !had || former != env {
-			s.write(at, map[string]any{"claim": uid, "env": strings.Fields(env)})
+	for key, env := range now.claims {
+		if former, had := before.claims[key]; !had || former != env {
+			s.write(at, map[string]any{"claim": key.uid, "driver": key.driver, "env": strings.Fields(env)})
 		}
 	}
-	for uid := range before.claims {
-		if _, has := now.claims[uid]; !has {
-			s.write(at, map[string]any{"released": uid})
+	for key := range before.claims {
+		if _, has := now.claims[key]; !has {
+			s.write(at, map[string]any{"released": key.uid, "driver": key.driver})
 		}
 	}
 	for id, current := range now.states {
@@ -187,25 +205,35 @@ func (s *sampler) read() reading {
 	return found
 }
 
-func (s *sampler) readClaims() map[string]string {
-	found := map[string]string{}
+func (s *sampler) readClaims() map[claimKey]string {
+	found := map[claimKey]string{}
 	for _, name := range names(*cdi) {
-		uid, ours := strings.CutPrefix(strings.TrimSuffix(name, ".json"), filePrefix)
+		key, ours := claimOf(name)
 		path := filepath.Join(*cdi, name)
 		info, err := os.Stat(path)
 		if !ours || err != nil {
 			continue
 		}
-		if known, ok := s.claims[uid]; !ok || !os.SameFile(known.info, info) || !known.info.ModTime().Equal(info.ModTime()) {
+		if known, ok := s.claims[key]; !ok || !os.SameFile(known.info, info) || !known.info.ModTime().Equal(info.ModTime()) {
 			env, err := readEnv(path)
 			if err != nil {
 				continue // it was deleted meanwhile
 			}
-			s.claims[uid] = cdiFile{info, env}
+			s.claims[key] = cdiFile{info, env}
 		}
-		found[uid] = s.claims[uid].env
+		found[key] = s.claims[key].env
 	}
 	return found
+}
+
+// claimOf returns whose claim a CDI file is of; false when it is none of these drivers'.
+func claimOf(file string) (claimKey, bool) {
+	for _, driver := range drivers {
+		if uid, ours := strings.CutPrefix(strings.TrimSuffix(file, ".json"), driver.file); ours {
+			return claimKey{driver.name, uid}, true
+		}
+	}
+	return claimKey{}, false
 }
 
 func readEnv(path string) (string, error) {
@@ -248,8 +276,10 @@ func load(id string) *container {
 		programs:  map[int]bool{},
 	}
 	for _, variable := range spec.Process.Env {
-		if strings.HasPrefix(variable, envPrefix) {
-			made.Env = append(made.Env, variable)
+		for _, driver := range drivers {
+			if strings.HasPrefix(variable, driver.env) {
+				made.Env = append(made.Env, variable)
+			}
 		}
 	}
 	return made
@@ -281,6 +311,7 @@ func (c *container) read() state {
 			}
 			c.files = append(c.files, file)
 		}
+		c.openMemory()
 	}
 	found := state{Cpus: text(c.files[0]), Effective: text(c.files[1])}
 	var allowed [maxCPUs / 8]byte
@@ -303,7 +334,28 @@ func (c *container) read() state {
 	}
 	c.programs = programs
 	found.Running, found.Allowed = len(programs) > 0, list(allowed[:])
+	for i, file := range c.memory {
+		if file != nil {
+			found.Memory[i] = text(file)
+		}
+	}
 	return found
+}
+
+// openMemory opens the files about memory. The kernel creates all files of a cgroup together with it.
+func (c *container) openMemory() {
+	if c.Kind != "container" {
+		return
+	}
+	pod := filepath.Dir(c.folder)
+	for _, name := range memoryFiles {
+		file, _ := os.Open(filepath.Join(c.folder, name))
+		c.memory = append(c.memory, file)
+	}
+	for _, name := range podFiles {
+		file, _ := os.Open(filepath.Join(pod, name))
+		c.memory = append(c.memory, file)
+	}
 }
 
 // isRunc returns whether a program is runc, which protects itself by running from a copy in memory or an overlay.
@@ -315,7 +367,10 @@ func (c *container) close() {
 	for _, file := range c.files {
 		file.Close()
 	}
-	c.files = nil
+	for _, file := range c.memory {
+		file.Close() // of nil, it does nothing
+	}
+	c.files, c.memory = nil, nil
 }
 
 // addAffinity adds the CPUs that a thread may use; it returns false when the thread has ended.

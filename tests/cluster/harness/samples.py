@@ -1,14 +1,24 @@
 """Reads the log of the sampler: the containers and claims of a node, and the node's state after each change."""
 
 import json
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from dracpu_api.cpuset import EMPTY, CpuSet, union
+from dracpu_api.quantity import whole_number
 from harness.release import NAMESPACE
 
 Variables = Mapping[str, CpuSet]  # the driver's environment variables, one for each request of a claim
+Promises = Mapping[tuple[str, int], int]  # kind of memory and NUMA node -> bytes
+
+ORDINARY: Final = "memory"
+PAGES: Final = "hugepages_2Mi"
+_MEMORY: Final = "DRAMEMORY_"  # the beginning of the names of variables of the driver of memory
+_KIND: Final = re.compile(f"_({ORDINARY}|hugepages_[0-9]+[KMG]i)$")
+_PART: Final = re.compile("numanode:([0-9]+),size:([^,;]+)")
 
 
 class SampleLogError(Exception):
@@ -25,6 +35,7 @@ class Container:
     pod: str
     name: str
     variables: Variables
+    promises: Promises  # what its claims of memory have
 
     def __str__(self) -> str:
         return f"{self.pod}/{self.name} ({self.id[:8]})"
@@ -36,14 +47,34 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a cgroup may use of hugepages of 2 MiB; None without a limit."""
+
+    used: int | None = None  # hugetlb.2MB.max
+    reserved: int | None = None  # hugetlb.2MB.rsvd.max
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of a container, as its cgroup and that of its pod describe it."""
+
+    mems: CpuSet = EMPTY  # cpuset.mems: numbers of NUMA nodes; none: not bound
+    limit: int | None = None  # memory.max
+    pages: Limits = Limits()
+    pages_of_pod: Limits = Limits()
+    pages_on: tuple[tuple[int, int], ...] = ()  # NUMA node and bytes of its pages in use, of nodes with some
+
+
+@dataclass(frozen=True, slots=True)
 class State:
-    """The CPUs of a container."""
+    """The CPUs and the memory of a container."""
 
     cpus: CpuSet = EMPTY  # cpuset.cpus
     effective: CpuSet = EMPTY  # cpuset.cpus.effective
     allowed: CpuSet = EMPTY  # the CPUs that at least one thread of its program may use
     running: bool = False  # its program has a thread
     preparing: bool = False  # runc has a process in its cgroup, which has not started the program yet
+    memory: Memory = Memory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +84,7 @@ class Snapshot:
     at: float
     states: Mapping[str, State]  # container -> its state; without the pods' sandboxes
     claims: Mapping[str, Variables]  # the UID of each prepared claim -> the variables in its CDI file
+    promises: Mapping[str, Promises] = field(default_factory=dict)  # likewise for claims of memory
 
 
 @dataclass(slots=True)
@@ -111,25 +143,30 @@ def parse(text: str) -> SampleLog:
 
 def _after(line: Mapping[str, Any], former: Snapshot, containers: Collection[str]) -> Snapshot:
     """Returns the snapshot after a change."""
-    states, claims = dict(former.states), dict(former.claims)
+    states, claims, promises = dict(former.states), dict(former.claims), dict(former.promises)
     match line:
         case {"container": str(uid), "state": state}:
             if uid in containers:
                 states[uid] = _state(state)
         case {"gone": str(uid)}:
             states.pop(uid, None)
+        case {"claim": str(uid), "driver": "memory", "env": env}:
+            promises[uid] = _promises(env)
+        case {"released": str(uid), "driver": "memory"}:
+            del promises[uid]
         case {"claim": str(uid), "env": env}:
             claims[uid] = _variables(env)
         case {"released": str(uid)}:
             del claims[uid]
         case _:
             raise SampleLogError(f"the sampler does not write lines like {line}")
-    return Snapshot(line["at"], states, claims)
+    return Snapshot(line["at"], states, claims, promises)
 
 
 def _container(found: Mapping[str, Any]) -> Container:
     names = {name: found[name] for name in ("id", "kind", "namespace", "pod", "name")}
-    return Container(**names, variables=_variables(found["env"]))
+    own = [line for line in found["env"] if not line.startswith(_MEMORY)]
+    return Container(**names, variables=_variables(own), promises=_promises(found["env"]))
 
 
 def _state(found: Mapping[str, Any]) -> State:
@@ -139,7 +176,37 @@ def _state(found: Mapping[str, Any]) -> State:
         allowed=CpuSet.parse(found["allowed"]),
         running=found["running"],
         preparing=found["preparing"],
+        memory=_memory(*found["memory"]) if found.get("memory") else Memory(),
     )
+
+
+def _memory(
+    mems: str, limit: str, used: str, reserved: str, stat: str, used_by_pod: str, reserved_of_pod: str
+) -> Memory:
+    """Reads the contents of the files; those that do not exist are empty."""
+    found = re.findall(" N([0-9]+)=([0-9]+)", stat.partition("\n")[0])
+    return Memory(
+        CpuSet.parse(mems),
+        _limit(limit),
+        Limits(_limit(used), _limit(reserved)),
+        Limits(_limit(used_by_pod), _limit(reserved_of_pod)),
+        tuple((int(numa), int(size)) for numa, size in found if int(size)),
+    )
+
+
+def _limit(text: str) -> int | None:
+    return int(text) if text not in ("", "max") else None
+
+
+def _promises(env: Iterable[str]) -> Promises:
+    """Reads the variables of the driver of memory, such as DRAMEMORY_<claim>_memory=numanode:0,size:64Mi."""
+    found: Counter[tuple[str, int]] = Counter()
+    for name, value in (line.split("=", 1) for line in env):
+        kind = _KIND.search(name)
+        if name.startswith(_MEMORY) and kind:
+            for numa, size in _PART.findall(value):
+                found[kind[1], int(numa)] += whole_number(size) or 0
+    return found
 
 
 def _variables(env: Iterable[str]) -> Variables:

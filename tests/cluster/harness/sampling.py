@@ -29,7 +29,12 @@ class Sampler:
     node: Node
 
     def verdict(self) -> Verdict:
-        """Ends the sampler and judges its log, of which a copy stays beside the lab's other logs."""
+        """Ends the sampler and judges where containers ran."""
+        return judge(*self.finish())
+
+    def finish(self) -> tuple[SampleLog, list[float]]:
+        """Ends the sampler. Returns its log, of which a copy stays beside the lab's other logs, and when the runtime
+        had synchronized an agent."""
         self.node.sh("killall sampler")
 
         def complete() -> SampleLog:
@@ -37,7 +42,7 @@ class Sampler:
             assert log.complete, f"the sampler on {self.node.name} has not written the end of its log"
             return log
 
-        return judge(eventually(complete, within=30), synchronizations(self.node))
+        return eventually(complete, within=30), synchronizations(self.node)
 
     def log(self) -> SampleLog:
         """Returns what the sampler has recorded so far."""
