@@ -173,16 +173,19 @@ def test_requests_are_spread_over_numa_nodes_and_never_exceed_their_sum(
 def test_a_pod_without_a_claim_keeps_pages_that_it_has_not_touched(
     first: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its pages are reserved by `mmap`; a claim and its use beside it take none of them away."""
-    plain = container("main", script=f"exec {' '.join(command('2Mi', 64 * MI, '-hold', '-untouched'))}")
-    plain["resources"] = {"limits": {"cpu": "100m", "memory": "64Mi", "hugepages-2Mi": "64Mi"}}
+    """Its pages are reserved by `mmap`: no claim beside it gets them before the pod has ended."""
+    plain = container("main", script=f"exec {' '.join(command('2Mi', 32 * MI, '-hold', '-untouched'))}")
+    plain["resources"] = {"limits": {"cpu": "100m", "memory": "64Mi", "hugepages-2Mi": "32Mi"}}
     first.run(with_tools(pod("plain", plain)))
     own = pod_limits(first, "plain")
-    assert own["hugetlb.2MB.max"] == own["hugetlb.2MB.rsvd.max"] == str(64 * MI)
+    assert own["hugetlb.2MB.max"] == own["hugetlb.2MB.rsvd.max"] == str(32 * MI)
 
-    first.apply(claim("pages", amount("2Mi", "128Mi")))
-    first.run(with_tools(pod("user", claims={"pages": "pages"})))
-    assert sum(take(first, "user", "2Mi", 128 * MI).values()) == 128 * MI
+    first.apply(claim("some", amount("2Mi", "64Mi")), claim("all", amount("2Mi", "128Mi")))
+    first.run(with_tools(pod("user", claims={"some": "some"})))
+    first.apply(with_tools(pod("patient", claims={"all": "all"})))
+    assert sum(take(first, "user", "2Mi", 64 * MI).values()) == 64 * MI
+    assert take(first, "user", "2Mi", 66 * MI) == "ENOMEM"
+    eventually(lambda: assert_event(first, "patient", "pods that request hugepages in their spec"))
 
     first.execute("plain", "main", "kill", "-USR1", "1")
 
@@ -192,7 +195,7 @@ def test_a_pod_without_a_claim_keeps_pages_that_it_has_not_touched(
         nodes: dict[str, int] = json.loads(lines[1])["nodes"]
         return nodes
 
-    assert sum(eventually(touched, within=20).values()) == 64 * MI
+    assert sum(eventually(touched, within=20).values()) == 32 * MI
     assert pod_limits(first, "plain") == own
     assert first.container_status("plain")["restartCount"] == 0
 
@@ -200,7 +203,11 @@ def test_a_pod_without_a_claim_keeps_pages_that_it_has_not_touched(
     with capsys.disabled():
         middle, last = seconds[len(seconds) // 2], seconds[-1]
         report(f"limits of a pod's pages were right again {middle * 1000:.1f} ms later, at most {last * 1000:.1f} ms")
-    assert pod_limits(first, "user")["hugetlb.2MB.max"] == str(128 * MI)
+    assert pod_limits(first, "user")["hugetlb.2MB.max"] == str(64 * MI)
+
+    first.delete_pods("plain")
+    first.kubectl.wait("condition=Ready", "pod/patient", first.namespace, timeout=120)
+    assert sum(take(first, "patient", "2Mi", 128 * MI).values()) == 128 * MI
 
 
 def repair_seconds(space: Workspace) -> list[float]:
