@@ -99,14 +99,20 @@ def test_a_container_with_other_limits_is_found_for_as_long_as_it_has_them(
     log: Log, changed: dict[int, str], kind: Kind
 ) -> None:
     log.state(10, "user", [changed.get(number, text) for number, text in enumerate(KEPT)])
-    log.state(10.1, "user", KEPT)
-    assert spans(log.verdict()) == [(kind, "pod/user", 10, 10.1)]
+    log.state(21, "user", KEPT)
+    assert spans(log.verdict()) == [(kind, "pod/user", 10, 21)]
 
 
 def test_a_container_without_a_claim_has_none_of_the_pages(log: Log) -> None:
     log.state(10, "beside", [*NOTHING[:3], OWN, *NOTHING[4:]])
     log.state(11, "beside", NOTHING)
     assert spans(log.verdict()) == [(Kind.PAGES, "pod/beside", 10, 11)]
+
+
+def test_the_runtime_may_take_a_moment_to_limit_a_resized_container(log: Log) -> None:
+    log.state(10, "user", ["1", str(64 * MI), *KEPT[2:]])
+    log.state(11, "user", KEPT)
+    assert spans(log.verdict()) == []
 
 
 def test_the_limits_of_a_pod_may_be_wrong_for_as_long_as_a_repair_takes(log: Log) -> None:

@@ -1,6 +1,7 @@
 """Decides from the log of a sampler whether claims of memory were kept at every moment at which an agent ran.
 
-- limit: a container with claims of ordinary memory has no limit, or one above its claims.
+- limit: a container with claims of ordinary memory has no limit, or one above its claims, for longer than the runtime
+  takes to resize it.
 - place: such a container is not bound to the NUMA nodes of its claims, or has pages elsewhere.
 - pages: a container may use another amount of hugepages than its claims; without claims, in a pod that has some: any.
 - pages of the pod: the pod may use another amount than its containers' claims, for longer than a repair takes: the
@@ -33,7 +34,8 @@ class Kind(StrEnum):
 
 # How long each kind may last while an agent runs. A repair takes milliseconds; emulated nodes are slow, also because
 # of what else runs beside them. An agent that misses a change finds it half a minute later: that is too late.
-ALLOWED: Final[Mapping[Kind, float]] = {Kind.PAGES_OF_POD: 10.0}
+# At a resize, runc first writes the limit of the container's spec and then that of the claim.
+ALLOWED: Final[Mapping[Kind, float]] = {Kind.PAGES_OF_POD: 10.0, Kind.LIMIT: 10.0}
 
 
 @dataclass(frozen=True, slots=True)
