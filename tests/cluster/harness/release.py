@@ -28,7 +28,7 @@ def values(operator_node: str) -> dict[str, Any]:
         component: {"image": {"repository": repository, "tag": TAG, "pullPolicy": "Never"}}
         for component, repository in IMAGES.items()
     }
-    chart_values["agent"]["memory"] = {"enabled": True}
+    chart_values["agent"]["memory"] = {"enabled": True, "provision": True}
     chart_values["operator"]["nodeSelector"] = {"kubernetes.io/hostname": operator_node}
     chart_values["defaultConfig"] = {"spec": QUICK}
     return chart_values
