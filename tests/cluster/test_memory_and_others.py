@@ -101,7 +101,7 @@ def test_a_claim_that_others_use_too_is_refused_with_words(first: Workspace) -> 
 
     eventually(refused)
     first.apply(pod("late", claims={"shared": "shared"}))
-    eventually(lambda: assert_event(first, "late", "memory serves one pod"))
+    eventually(lambda: assert_event(first, "late", "serves one pod"))
 
 
 def assert_event(space: Workspace, name: str, words: str) -> None:
