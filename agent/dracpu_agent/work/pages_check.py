@@ -42,13 +42,16 @@ class PagesCheck:
         self._pods = pods
         self._read_machine = read_machine
         self._look_at_use = look_at_use
-        self._reading: set[asyncio.Future[None]] = set()
+        self._present: asyncio.Task[None] | None = None  # the look that has begun last
+        self._next: asyncio.Task[None] | None = None  # the look that begins when the present one has ended
 
     async def look(self) -> None:
-        """Reads once; raises NotReadyError where the pages cannot be read, or not in time."""
-        reading = asyncio.ensure_future(self._look())
-        self._reading.add(reading)
-        reading.add_done_callback(self._reading.discard)
+        """Reads once; raises NotReadyError where the pages cannot be read, or not in time. Claims that arrive during a
+        look share the next one."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._look_after(self._present), name="look at hugepages")
+            self._next.add_done_callback(_retrieved)
+        reading = self._next
         done, _ = await asyncio.wait((reading,), timeout=READ_SECONDS)
         if not done:
             raise NotReadyError(f"the node's hugepages cannot be read within {READ_SECONDS:g} s: the kubelet retries")
@@ -56,6 +59,12 @@ class PagesCheck:
             reading.result()
         except CgroupError as error:
             raise NotReadyError(f"it is not known how many hugepages other pods may take: {error}") from error
+
+    async def _look_after(self, present: asyncio.Task[None] | None) -> None:
+        if present is not None:
+            await asyncio.wait((present,))
+        self._present, self._next = self._next, None
+        await self._look()
 
     async def _look(self) -> None:
         # Pages that a container takes meanwhile are missing in what is free, and not yet in what claims use. So a claim
@@ -70,6 +79,12 @@ class PagesCheck:
         except TopologyError:  # the condition MemoryReady reports it: what was read last stays in force
             machine = self._driver.inventory
         self._driver.pages = PagesLook(machine, used, _others(pods, self._driver.pods))
+
+
+def _retrieved(look: asyncio.Task[None]) -> None:
+    """Keeps asyncio from reporting the error of a look for which nobody waits any more."""
+    if not look.cancelled():
+        look.exception()
 
 
 def _others(pods: Mapping[str, Mapping[int, PodUse]], known: PodPages) -> Mapping[int, int]:
