@@ -1,4 +1,4 @@
-"""Puts together what the driver of memory needs besides. Agents of CPUs alone do not load this module."""
+"""Puts together the tasks that the driver of memory needs besides. Agents of CPUs alone do not load this module."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -174,7 +174,7 @@ class MemoryCompanion:
         await self._resizes.check(pod_uid)
 
     async def read_limits(self, pod_uid: str, container_id: str, limits: Limits) -> Mapping[str, str] | None:
-        """What the cgroup of a container has in the files of these limits; None if that is not known."""
+        """The content that the cgroup of a container has in the files of these limits; None if that is not known."""
         files = [file for file, _ in limits]
         try:
             return await in_file_thread(self._containers.read_files, pod_uid, container_id, files)

@@ -67,7 +67,7 @@ class Companion(Protocol):
         """Raises PlacementError when the kubelet must not change the resources of a pod now."""
 
     async def read_limits(self, pod_uid: str, container_id: str, limits: Limits) -> Mapping[str, str] | None:
-        """What the cgroup of a container has in the files of these limits; None if that is not known."""
+        """The content that the cgroup of a container has in the files of these limits; None if that is not known."""
 
     def kubelet_registered(self) -> None:
         """The kubelet has registered the driver, perhaps after a restart."""

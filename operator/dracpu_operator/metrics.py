@@ -51,7 +51,7 @@ class Metrics:
         )
         self._claims = Gauge(
             f"{_PREFIX}_followed_claims",
-            "Claims with CPUs that the operator follows, because nodes change their devices; 0 while it follows none",
+            "Claims with CPUs or memory that the operator follows, as nodes change devices; 0 while it follows none",
             registry=self._registry,
         )
         self._leader = Gauge(

@@ -94,7 +94,7 @@ class Offering:
         await self.client.patch(PODS, name, change, "default", subresource="resize", kind=STRATEGIC)
 
     async def resizing(self, name: str) -> str:
-        """What the pod's condition says of its resize; "" without one."""
+        """The message of the pod's condition about its resize; "" without one."""
         conditions = (await self.client.get(PODS, name, "default"))["status"].get("conditions") or ()
         found = [condition for condition in conditions if condition["type"] == "PodResizeInProgress"]
         return str(found[0].get("message", "")) if found else ""

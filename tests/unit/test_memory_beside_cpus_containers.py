@@ -1,4 +1,4 @@
-"""Containers of claims that have memory beside their CPUs: who may share it, and what limits and binds each of them."""
+"""Claims that have memory beside their CPUs: which containers may share it, and what limits and binds each."""
 
 import pytest
 from memory_beside_cpus import GI, MI, NUMA_0, NUMA_1, beside, cpus_with, driver_of, node, prepared_cpus

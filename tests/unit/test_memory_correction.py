@@ -30,7 +30,7 @@ offer_settings = st.builds(
 
 
 def written(use: Use, step: Step) -> Use:
-    """What a container uses after a step, if its program does nothing."""
+    """The use of a container after a step, if its program does nothing."""
     if step.file == MEMS:
         return replace(use, nodes=step.content)
     return replace(use, limit=int(step.content), used=min(use.used, int(step.content)))

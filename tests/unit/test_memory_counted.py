@@ -10,7 +10,7 @@ GI = 1024**3
 
 
 def kubelet_score(request: int, capacity: int) -> int:
-    """What the kubelet gives a container of a Burstable pod."""
+    """The oom_score_adj that the kubelet gives a container of a Burstable pod."""
     return min(max(3, 1000 - 1000 * request // capacity), 999)
 
 

@@ -1,4 +1,4 @@
-"""What is written into the cgroup of a pod, depending on what it has and on which claims can be decoded."""
+"""The limits that are written into the cgroup of a pod, depending on what it has and on which claims can be decoded."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""When a pod with claims of hugepages may be resized."""
+"""A pod with claims of hugepages may be resized only while none of them are reserved and not touched."""
 
 from dracpu_agent.memory.resizing import problem_of_resize
 

@@ -1,8 +1,8 @@
 """Whatever memory the scheduler has given to a claim can be prepared, and is promised once, however often the devices
 that offer it change meanwhile.
 
-A model scheduler allocates what it sees in the slices, as the real one does: it counts what claims consume of a device
-by the device's name and capacity. The operator's own function says which claims are listed while the devices change.
+A model scheduler allocates what it finds in the slices, as the real one does: it counts what claims consume of a device
+by the device's name and capacity. The operator's own function decides which claims are listed while the devices change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -239,7 +239,7 @@ class Switching(RuleBasedStateMachine):
     # ---- what must hold
 
     def taken_of(self, place: Place) -> int:
-        """What claims hold or were given."""
+        """The memory that claims hold or were given."""
         given = sum(_sizes(result).get(place, 0) for results in self.allocated.values() for result in results)
         gone = [
             memory_of(claim).get(place, 0)

@@ -1,4 +1,4 @@
-"""What containers use is divided between their claims: no claim is used more than it has, and nothing is lost."""
+"""The memory that containers use is divided between their claims: none gets more than it has, and nothing is lost."""
 
 from collections import Counter
 

@@ -181,7 +181,7 @@ async def test_a_cgroup_that_hangs_is_reported_in_time_and_delays_no_other_pod(t
         await node.limits.ensure("other", LONG)
         assert node.pages("other") == 1
         await until(lambda: node.cgroups.looks["hung"] > 0)
-        assert node.cgroups.looks["hung"] == 1, "one thread waits, whoever asks"
+        assert node.cgroups.looks["hung"] == 1, "one thread waits, however many tasks ask"
         node.cgroups.hanging.pop("hung").set()
         await node.limits.ensure("hung", LONG)
         assert node.pages("hung") == 1

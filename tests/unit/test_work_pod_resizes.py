@@ -1,4 +1,4 @@
-"""Whether a pod may be resized, when its cgroup cannot be read in time."""
+"""A pod with claims of pages is not resized when its cgroup cannot be read in time."""
 
 import threading
 from collections.abc import Mapping

@@ -358,7 +358,7 @@ async def test_memory_that_is_promised_at_the_last_moment_is_not_made_into_pages
 
 
 async def test_large_numbers_are_written_in_steps(host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is free is read again before each of them."""
+    """The free memory is read again before each of them."""
     steps: list[int] = []
     write = PagePools.write
 

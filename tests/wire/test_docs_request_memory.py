@@ -22,7 +22,7 @@ WITH_CPUS: Final = frozenset({"one-request"})  # manifests that need memory.publ
 
 
 class Given(NamedTuple):
-    """What a container has."""
+    """The CPUs, limits and mounts of a container."""
 
     cpus: str
     limits: dict[str, str]

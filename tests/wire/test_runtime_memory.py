@@ -1,5 +1,5 @@
-"""What the plugin and the runtime send each other where the agent serves memory: preferred NUMA nodes, mounts, and the
-resizes of pods.
+"""Where the agent serves memory, plugin and runtime send each other preferred NUMA nodes, mounts, and the resizes of
+pods.
 """
 
 import asyncio

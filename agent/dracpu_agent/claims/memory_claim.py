@@ -27,11 +27,11 @@ class MemoryGrant(Grant):
 
     @property
     def part(self) -> Part:
-        """What it gives a container."""
+        """The memory that it gives a container."""
         return Part(self.place, self.size, self.binding, self.mount)
 
     def data(self) -> dict[str, Any]:
-        """What the owner of the claim sees in its status."""
+        """The fields that the owner of the claim finds in its status."""
         size = format_binary(self.size)
         return {"numaNode": self.place.numa, "kind": self.place.kind.name, "size": size, **self._parameters()}
 
@@ -91,8 +91,8 @@ class MemoryClaim(HeldClaim[MemoryGrant]):
             yield self.names.cdi_device(self.ref.uid, request), [grant.part for grant in grants]
 
     def _frozen_parts(self, device: CdiDevice) -> Sequence[Part]:
-        """What the variables of a CDI device name, with the parameters of those grants that can be read: a container
-        that is not bound now must not be bound by an agent that reads less."""
+        """The parts that the variables of a CDI device name, with the parameters of grants that can be read: a
+        container that is not bound now must not be bound by an agent that reads less."""
         names = {request: self.names.cdi_device(self.ref.uid, request) for request in (None, *self.requests)}
         known = {grant.place: grant for grant in self.grants if device.name in (names[None], names[grant.base_request])}
         preferred = any(grant.binding is Binding.PREFERRED for grant in self.grants)

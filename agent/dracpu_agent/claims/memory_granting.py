@@ -1,4 +1,4 @@
-"""Whether the memory that a claim asks for is there, through whichever devices it was allocated."""
+"""Decides whether the memory that a claim asks for is there, for claims of both drivers."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

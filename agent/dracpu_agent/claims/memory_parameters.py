@@ -1,4 +1,4 @@
-"""Reads the opaque parameters with which a claim or its DeviceClass says how a container gets its memory."""
+"""Reads the opaque parameters with which a claim or its DeviceClass decides how a container gets its memory."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class MemoryParameters:
     """The parameters of one request; None where nothing is set."""
 
     binding: Binding | None = None
-    mount: str | None = None  # "": nowhere, whatever the class says
+    mount: str | None = None  # "": nowhere, also where the class has a path
 
     def with_defaults(self, defaults: "MemoryParameters") -> "MemoryParameters":
         """These parameters, completed with defaults where they are None."""

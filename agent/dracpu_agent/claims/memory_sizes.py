@@ -57,7 +57,7 @@ class MemorySizes:
         return (*variables, (f"{name}_NUMANodes", node_text({place.numa for place, _ in self.items})))
 
     def data(self) -> Mapping[str, Any]:
-        """What the owner of a claim sees of the memory of one NUMA node beside its CPUs."""
+        """The fields that the owner of a claim finds in its status, of the memory of one NUMA node beside its CPUs."""
         nodes = sorted({place.numa for place, _ in self.items})
         sizes = {place.kind.name: format_binary(size) for place, size in self.items}
         return {"numaNode": nodes[0], **sizes} if nodes else {}

@@ -1,4 +1,4 @@
-"""What the opaque parameters of all drivers have in common: a claim and its DeviceClass may both set some, for all of
+"""Reads opaque parameters as those of all drivers are read: a claim and its DeviceClass may both set some, for all of
 the claim's requests or for some of them. Parameters that are not understood are refused, and never ignored.
 """
 

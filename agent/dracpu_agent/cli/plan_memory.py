@@ -38,7 +38,7 @@ class MemoryQuestion:
         return (self.numa,)
 
     def lacking(self, numa: int) -> str:
-        """What this NUMA node does not have; "" if it has all."""
+        """Names the memory that this NUMA node lacks; "" if it has all."""
         there = room(self.inventory, OfferSettings(cpuless=True))
         lacks = [
             f"{format_binary(there.get(Place(numa, kind), 0))} of {kind} instead of {format_binary(amount)}"

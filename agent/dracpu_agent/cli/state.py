@@ -58,7 +58,7 @@ def _columns(head: tuple[str, ...], claims: Iterable[tuple[Any, ...]]) -> list[s
 
 
 def _used(claim: Mapping[str, Any]) -> str:
-    """What containers use of the claim, in whole MiB and in the order of what it holds; "-" if that is not known."""
+    """How much of the claim containers use, in whole MiB and in the order of its kinds; "-" if that is not known."""
     return ", ".join(f"{(whole_number(part['used']) or 0) // _MIB}Mi" for part in claim.get("used", ())) or "-"
 
 

@@ -213,7 +213,7 @@ class CpuDriver(Driver[CpuAsk, CpuClaim]):
         return {uid: cpus for uid, cpus in held.items() if cpus}
 
     def used(self, claim: CpuClaim) -> Sequence[Mapping[str, Any]]:
-        """What containers use of the memory of a claim."""
+        """How much of the memory of a claim its containers use."""
         return () if self.beside is None or not claim.memory else self.beside.used(claim)
 
     def problems(self) -> Mapping[str, str]:

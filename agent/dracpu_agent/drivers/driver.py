@@ -39,7 +39,7 @@ class BesideCpus(Protocol):
         """The memory for each ask of a claim of CPUs, in their order; raises a ClaimError when a part is not there."""
 
     def used(self, claim: CpuClaim) -> Sequence[Mapping[str, Any]]:
-        """What containers use of the memory of a claim of CPUs; nothing where that is not known."""
+        """How much of the memory of a claim of CPUs its containers use; nothing where that is not known."""
 
     def problems_of_cpus(self) -> Mapping[str, str]:
         """Device of CPUs -> why pods should not rely on its memory now."""
@@ -92,10 +92,10 @@ class Driver(ABC, Generic[A, C]):
         return request
 
     def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
-        """What a container that has these CDI devices which concern the driver, perhaps none, must have in the files of
-        its cgroup v2. Two drivers must not return the same file. The runtime repeats every file that was ever set for a
-        container, so a file that was returned once is returned, perhaps with another content, as long as the container
-        runs."""
+        """The contents that the files of the cgroup v2 of a container with these CDI devices, which concern the driver,
+        must have; perhaps it has no such device. Two drivers must not return the same file. The runtime repeats every
+        file that was ever set for a container, so a file that was returned once is returned, perhaps with another
+        content, as long as the container runs."""
         return {}
 
     def admit(
@@ -105,8 +105,8 @@ class Driver(ABC, Generic[A, C]):
         concern the driver, beside the `others`, which use some of the same claims."""
 
     def at_creation(self, container: Container, devices: frozenset[str]) -> AtCreation:
-        """What a container that is about to be created, and has these CDI devices which concern the driver, gets
-        besides; raises PlacementError."""
+        """The settings that a container with these CDI devices, which concern the driver, gets only at its creation;
+        raises PlacementError."""
         return AtCreation()
 
     # ---- settings
@@ -158,7 +158,7 @@ class Driver(ABC, Generic[A, C]):
         return {}
 
     def used(self, claim: C) -> Sequence[Mapping[str, Any]]:
-        """What containers use of a claim, for the command `state`; nothing where that is not counted or not known."""
+        """The use of a claim by its containers, for the command `state`; nothing where that is not known."""
         return ()
 
     def problems(self) -> Mapping[str, str]:

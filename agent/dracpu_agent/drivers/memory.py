@@ -146,9 +146,9 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self.pods.set_claims(self._promises.pages_by_pod(), self._promises.pods_of_unreadable())
 
     def state(self) -> Any:
-        """What the kubelet keeps, what the specs of pods ask for, and which pages the agent has made: none of them can
-        always be read again. An older agent drops the pages from the checkpoint; then they count as made by others. And
-        the former settings while the node settles."""
+        """The parts that cannot always be read again: how much the kubelet keeps, how many pages the specs of pods ask
+        for, which pages the agent has made, and the former settings while the node settles. An older agent drops the
+        pages from the checkpoint; then they count as made by others."""
         own, former = self.own_pages.state(), self._publishing.state()
         return {
             "system": self.system,
@@ -190,7 +190,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         return {place: self.own_pages.of(place) for place in self.own_pages.places}
 
     def promises(self) -> Promises:
-        """What has to be kept when pages are made or given back."""
+        """The promises that have to be kept when pages are made or given back."""
         there, held = self.room(), self._promises.held()
         promised = total([*held, *self._kept(there, held)])
         reserved = self._publishing.offer_settings.reserved
@@ -277,7 +277,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self._containers.admit(container, devices, others)
 
     def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
-        """What claims set in a container's cgroup."""
+        """The limits that claims set in a container's cgroup."""
         return self._creation.unbound(self._containers.limits(container, devices), devices)
 
     def at_creation(self, container: Container, devices: frozenset[str]) -> AtCreation:
@@ -299,7 +299,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         return {"memory": found} if found else {}
 
     def used(self, claim: HeldClaim[Any]) -> Sequence[Mapping[str, Any]]:
-        """What containers use of a claim, by kind and NUMA node."""
+        """How much of a claim its containers use, by kind and NUMA node."""
         used = self.use.by_claim.get(claim.ref.uid)
         return () if used is None else use_of(memory_of(claim), used)
 
@@ -360,7 +360,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         return {place: size for place, size in found.items() if not self._needs_system(place)}
 
     def _room_without_system(self, inventory: Inventory) -> Mapping[Place, int]:
-        """What there is, as if the kubelet kept nothing while it is not known what it keeps."""
+        """The room for claims, as if the kubelet kept nothing while it is not known how much it keeps."""
         with_cpus = {cpu.numa for cpu in self._topology.known.values()}
         return room(inventory, self._publishing.offer_settings, self.system or 0, with_cpus)
 

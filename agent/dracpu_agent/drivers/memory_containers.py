@@ -1,4 +1,4 @@
-"""The containers that use claims of memory: who may share a claim, and what each container may use."""
+"""Decides which containers may share a claim of memory, and how much each container may use."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,9 @@ from dracpu_agent.placement.container import Container
 
 
 class MemoryContainers:
-    """What claims of memory mean for containers. `inventory` returns the memory of the machine as it was read last."""
+    """Decides which containers may use claims of memory, and which limits they get.
+
+    `inventory` returns the memory of the machine as it was read last."""
 
     def __init__(self, pods: PodPages, inventory: Callable[[], Inventory]) -> None:
         self.sizes_of_devices: Mapping[str, Mapping[Place, int]] = {}  # by CDI device, of every claim that is held
@@ -23,7 +25,8 @@ class MemoryContainers:
     def admit(
         self, container: Container, devices: frozenset[str], others: Sequence[tuple[Container, frozenset[str]]]
     ) -> None:
-        """Refuses a container that would share what cannot be shared: no cgroup holds some containers of a pod."""
+        """Refuses a container that would share what cannot be shared: no cgroup contains some containers of a pod
+        and not the others."""
         if not devices:
             return
         own = self._sizes(devices)
@@ -54,13 +57,13 @@ class MemoryContainers:
             )
 
     def limits(self, container: Container, devices: frozenset[str]) -> Mapping[str, str]:
-        """What claims set in a container's cgroup: all of it for a container that is about to be created, otherwise
-        what it can be sent without harm."""
+        """The limits that claims set in a container's cgroup: all of them for a container that is about to be created,
+        otherwise those that it can be sent without harm."""
         wanted = self._wanted(container, devices)
         return wanted if container.is_new else permitted(wanted, dict(container.recorded), started=container.started)
 
     def _wanted(self, container: Container, devices: frozenset[str]) -> dict[str, str]:
-        """What claims and the pod's spec give a container.
+        """The limits that follow from a container's claims and its pod's spec.
 
         A pod with claims of pages has limits of pages for all of its containers. Each may use what the spec of the pod
         asks for, and its own claims besides. Which container asks for how much of the pod's figure is not known: with

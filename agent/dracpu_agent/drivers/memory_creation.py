@@ -1,5 +1,5 @@
-"""What containers with claims of memory get once, when they are created, as nothing can change it later: the NUMA nodes
-that they prefer, and file systems of hugepages.
+"""Decides about the things that containers with claims of memory get only at their creation, as nothing can change them
+later: the NUMA nodes that they prefer, and file systems of hugepages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,14 +11,14 @@ from dracpu_agent.placement.container import AtCreation, Container, Mount
 
 
 class MemoryCreation:
-    """What claims of memory mean for the creation of containers. `inventory` returns the memory of the machine."""
+    """Decides this from the claims of a container. `inventory` returns the memory of the machine."""
 
     def __init__(self, inventory: Callable[[], Inventory]) -> None:
         self._inventory = inventory
         self._parts_of_devices: Mapping[str, Sequence[Part]] = {}
 
     def follow(self, parts_of_devices: Mapping[str, Sequence[Part]]) -> None:
-        """Takes over what each CDI device gives a container now."""
+        """Takes over the memory that each CDI device gives a container now."""
         self._parts_of_devices = parts_of_devices
 
     def unbound(self, limits: Mapping[str, str], devices: frozenset[str]) -> dict[str, str]:
@@ -27,7 +27,7 @@ class MemoryCreation:
         return {file: content for file, content in limits.items() if strict or file != MEMS}
 
     def of(self, container: Container, devices: frozenset[str]) -> AtCreation:
-        """What a container that has these CDI devices gets; raises PlacementError."""
+        """The preferred nodes and the mounts of a container that has these CDI devices; raises PlacementError."""
         if not devices:
             return AtCreation()
         mounts = page_mounts(self._parts_of_devices.get(device, ()) for device in sorted(devices))

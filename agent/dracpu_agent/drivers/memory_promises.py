@@ -27,14 +27,14 @@ class MemoryPromises:
         self.of_cpus = CpuLedger()  # connected later
 
     def held(self) -> Sequence[Promise]:
-        """What claims hold."""
+        """The memory that claims hold."""
         return [
             Promise(claim.ref.uid, through, memory_of(claim), is_counted=not claim.lingering)
             for through, claim in self._claims_with_memory()
         ]
 
     def waiting(self, spec: CpuNodeSpec) -> Sequence[Promise]:
-        """What the outstanding claims have that are not prepared yet."""
+        """The memory of outstanding claims that are not prepared yet."""
         return [
             Promise(claim.uid, through, sizes)
             for claim in spec.outstanding

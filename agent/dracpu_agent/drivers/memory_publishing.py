@@ -1,4 +1,4 @@
-"""How a node's memory is published: by which devices, and how much of it is reserved.
+"""Decides by which devices a node's memory is published, and how much of it is reserved.
 
 What is published changes later than the settings where devices go away, or lose the memory that they offered: these
 stay published, closed to new claims, until the node has settled.

@@ -52,7 +52,7 @@ class ContainerUsages:
         self._cgroups = PodCgroups(mount, tree)
 
     def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
-        """What the container uses; None if it has no cgroup, or has none any more.
+        """Reads how much the container uses; None if it has no cgroup, or has none any more.
 
         Raises InvalidIdError for a text that is no UID or id, UnsafeCgroupError where something else is in place of a
         cgroup or of its files, ControllerMissingError without the memory controller, and CgroupError.

@@ -1,4 +1,4 @@
-"""Reads how often the kernel has killed processes of a container or of a pod's containers for want of memory."""
+"""Reads how often the kernel has killed processes of a container or of a pod's containers because memory was short."""
 
 from pathlib import Path
 from typing import Final
@@ -20,14 +20,14 @@ class OomReader:
         self._cgroups = PodCgroups(mount, tree)
 
     def of_container(self, pod_uid: str, container_id: str) -> OomCounts | None:
-        """What a container's cgroup has counted."""
+        """The counts of a container's cgroup."""
         with self._cgroups.container(pod_uid, container_id) as container:
             events = None if container is None else container.read(_EVENTS)
             return None if events is None else counts_in(events)
 
     def of_containers(self, pod_uid: str) -> OomCounts | None:
-        """What the cgroups of a pod's containers have counted, also of those that have ended: without what has happened
-        at the limit of the pod itself."""
+        """The counts of the cgroups of a pod's containers, also of those that have ended, without what has happened at
+        the limit of the pod itself."""
         with self._cgroups.pod(pod_uid) as pod:
             if pod is None:
                 return None

@@ -1,4 +1,4 @@
-"""How much memory of a NUMA node can be had at once, without anybody losing any."""
+"""Computes how much memory of a NUMA node can be had at once, so that no program loses any."""
 
 from typing import Final, NamedTuple
 
@@ -11,14 +11,14 @@ _UNWRITTEN: Final = ("Dirty", "Writeback")
 
 
 class Available(NamedTuple):
-    """What can be had of a NUMA node, in bytes."""
+    """The memory that can be had of a NUMA node, in bytes."""
 
     free: int
     files: int  # in the page cache, and the same on the disk
 
 
 def available_in(meminfo: str, source: str) -> Available:
-    """What can be had, from the meminfo of a NUMA node or of the machine."""
+    """Reads this from the meminfo of a NUMA node or of the machine."""
     sizes = {}
     for line in meminfo.splitlines():
         name, _, value = line.partition(":")

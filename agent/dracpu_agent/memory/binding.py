@@ -30,7 +30,7 @@ class Binding(StrEnum):
 
 
 class Part(NamedTuple):
-    """What a request of a claim gives a container at one place."""
+    """The memory that a request of a claim gives a container at one place."""
 
     place: Place
     size: int

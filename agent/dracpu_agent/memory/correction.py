@@ -1,7 +1,7 @@
-"""How a container that runs without limits of its claims is given them, step by step. Only arithmetic.
+"""Decides how a container that runs without limits of its claims is given them, step by step. Only arithmetic.
 
 Nothing in it may be harmed: a limit below what a program needs would kill it, and a binding while it has hugepages
-elsewhere would take these from other pools, for ever. So there are steps that wait until the program uses less.
+elsewhere would take pages from other pools for good. So there are steps that wait until the program uses less.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a container uses, and which limits its cgroup has. All sizes are bytes."""
+    """How much a container uses, and which limits its cgroup has. All sizes are bytes."""
 
     used: int  # all that the limit counts
     clean: int  # the part of it that the kernel frees at once: files in memory that are on the disk, too
@@ -36,7 +36,7 @@ class Use:
 
 
 def next_step(wanted: Mapping[str, str], use: Use, free: Mapping[int, int]) -> Step | None:
-    """What to write next; None when everything is right, or must wait. `free` is what each NUMA node has to spare.
+    """The next file to write; None when everything is right, or must wait. `free` is what each NUMA node can spare.
 
     A container is bound when its memory is limited to what it claims, as bound containers must be.
     """

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 
 class OomCounts(NamedTuple):
-    """What a cgroup has counted since it was created."""
+    """The counts of a cgroup since it was created."""
 
     at_limit: int = 0  # no memory was left within the limit
     killed: int = 0  # processes
 
     def since(self, before: "OomCounts") -> "OomCounts":
-        """What has been added."""
+        """The difference to earlier counts."""
         return OomCounts(self.at_limit - before.at_limit, self.killed - before.killed)
 
     def plus(self, other: "OomCounts") -> "OomCounts":

@@ -1,4 +1,4 @@
-"""How many hugepages claims can really have. Only arithmetic.
+"""Computes how many hugepages claims can really have. Only arithmetic.
 
 Pods also get hugepages that they request in their spec, from the same pools, and no cgroup keeps such a pod off the
 pages of a claim. So a claim is granted only where enough pages are free besides those that others were promised and

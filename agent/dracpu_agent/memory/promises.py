@@ -1,8 +1,9 @@
-"""What of the memory is promised, whichever devices it was promised through.
+"""Computes how much memory is promised, and how much may still be offered, for both ways to publish memory.
 
 Memory has devices of its own, or the devices of CPUs have it as capacities, never both at a time: the scheduler counts
 what claims consume of a device by the device's name and capacity, and would give the same memory away twice. After a
-change from one to the other, claims of both exist. What the published devices offer is less by what it cannot count.
+change from one to the other, claims of both exist. The published devices offer less, by what the scheduler cannot
+count there.
 """
 
 from collections import Counter
@@ -33,7 +34,7 @@ def total(promises: Iterable[Promise]) -> Mapping[Place, int]:
 
 
 def kept(there: Mapping[Place, int], held: Iterable[Promise], waiting: Iterable[Promise]) -> tuple[Promise, ...]:
-    """What is kept for each claim that waits, as far as it is there beside what claims hold."""
+    """The memory that is kept for each claim that waits, as far as it is there beside what claims hold."""
     left = Counter(there)
     left.subtract(total(held))
     found = []
@@ -47,7 +48,7 @@ def kept(there: Mapping[Place, int], held: Iterable[Promise], waiting: Iterable[
 def offered(
     there: Mapping[Place, int], published: Publish, held: Iterable[Promise], waiting: Iterable[Promise]
 ) -> Mapping[Place, int]:
-    """What the published devices offer of each place. The scheduler subtracts by itself what claims have that were
+    """How much the published devices offer of each place. The scheduler subtracts by itself what claims have that were
     allocated through these devices, prepared or not."""
     held = tuple(held)
     counted = total(promise for promise in held if promise.is_counted and promise.through is published)
@@ -63,7 +64,7 @@ def offered(
 def left_for(
     uid: str, there: Mapping[Place, int], held: Iterable[Promise], waiting: Iterable[Promise]
 ) -> Mapping[Place, int]:
-    """What a claim can get of each place; below 0 where more is promised than there is."""
+    """How much a claim can get of each place; below 0 where more is promised than there is."""
     left = Counter(there)
     left.subtract(total(held))
     left.subtract(total(promise for promise in waiting if promise.uid != uid))

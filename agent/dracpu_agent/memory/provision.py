@@ -1,8 +1,9 @@
-"""How many hugepages an agent makes while the machine runs, and how many of these it gives back. Only arithmetic.
+"""Decides how many hugepages an agent makes while the machine runs, and how many it gives back. Only arithmetic.
 
-Pages are made of memory that nobody has: of what is free beyond what stays free, less what claims were promised and do
-not use yet; and of what could still be promised, so that no promise is broken. An agent gives back only pages that it
-has made itself, as far as they are free and not promised. Pages that were there before are never taken away.
+Pages are made of memory that is neither used nor promised: of what is free beyond what stays free, less what claims
+were promised and do not use yet; and of what could still be promised, so that no promise is broken. An agent gives back
+only pages that it has made itself, as far as they are free and not promised. Pages that were there before are never
+taken away.
 """
 
 from collections import Counter
@@ -32,7 +33,7 @@ SURPLUS: Final = "surplus pages of this size are in use on another NUMA node, an
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the machine has, as it was read at one time."""
+    """The memory and the hugepages of the machine, as they were read at one time."""
 
     inventory: Inventory
     available: Mapping[int, Available]  # by NUMA node
@@ -42,7 +43,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What is promised, in bytes by place."""
+    """The promises that claims were given, in bytes by place."""
 
     room: Callable[[Inventory], Mapping[Place, int]]  # what claims could have in all on such a machine
     promised: Mapping[Place, int] = field(default_factory=dict)  # what they have
@@ -79,14 +80,14 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What can be changed now, pages that are given back first; and why not more pages are made."""
+    """The changes that can be made now, those that give pages back first; and why not more pages are made."""
 
     changes: tuple[Change, ...]
     reasons: Mapping[Place, str]  # of places that get fewer pages than wanted
 
 
 def plan(found: Found, wanted: Mapping[Place, int], own: OwnPages, promises: Promises) -> Plan:
-    """What to change. The pages that are there must have been `observed`."""
+    """Decides what to change. The pages that are there must have been `observed`."""
     giving = {place: -_own_to_give(found, place, wanted.get(place, 0), own, promises) for place in own.places}
     growing, reasons = _growth(found, wanted, promises)
     there = ((place, count(found.inventory, place), more) for place, more in (*giving.items(), *growing.items()))
@@ -180,7 +181,8 @@ def _own_to_give(found: Found, place: Place, wanted: int, own: OwnPages, promise
 
 
 def _surplus_elsewhere(inventory: Inventory, place: Place) -> bool:
-    """Some kernels add the surplus pages of the other NUMA nodes to the number that is written for one."""
+    """Whether others have surplus pages: some kernels add the surplus pages of the other NUMA nodes to the number that
+    is written for one."""
     return any(node.pages_of(place.kind.page).surplus for node in inventory.nodes if node.numa != place.numa)
 
 

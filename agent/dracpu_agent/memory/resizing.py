@@ -1,4 +1,4 @@
-"""When the resources of a pod with claims of hugepages can be changed while it runs."""
+"""Decides whether the resources of a pod with claims of hugepages can be changed while it runs."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""How much of their claims containers use, and how much they use beyond them. Only arithmetic.
+"""Computes how much of their claims containers use, and how much they use beyond them. Only arithmetic.
 
 A claim has an amount on one NUMA node. The kernel limits only the sum over all nodes, so that a container with claims
 on two nodes can use more on one of them than it has claimed there: that part is use without a claim.
@@ -29,7 +29,7 @@ class Using(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What containers use, divided between their claims."""
+    """The use of memory by containers, divided between their claims."""
 
     of_devices: Mapping[str, Sizes]  # CDI device -> what is used of it
     beyond: Mapping[str, Sizes]  # id of a container -> what it uses without a claim, of the kinds that it has claimed
@@ -37,7 +37,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsUse:
-    """What containers use of their claims, when it was read last."""
+    """How much of their claims containers use, as it was read last."""
 
     by_claim: Mapping[str, Sizes] = field(default_factory=dict)  # by UID; those of which it is not known are absent
     shown: Sizes = field(default_factory=dict)  # the sums that the CpuNode shows
@@ -63,8 +63,8 @@ def share_out(containers: Iterable[Using]) -> Shares:
 
 
 def without_own_pages(beyond: Sizes, own: Mapping[int, int]) -> Sizes:
-    """What a container uses beyond its claims, without the hugepages that the spec of its pod requests (size of a page
-    -> bytes), and without small amounts of ordinary memory, which also the kernel takes."""
+    """A container's use beyond its claims, without the hugepages that the spec of its pod requests (size of a page ->
+    bytes), and without small amounts of ordinary memory, which also the kernel takes."""
     sums: Counter[int] = Counter()
     for place, size in beyond.items():
         sums[place.kind.page] += size
@@ -76,7 +76,7 @@ def without_own_pages(beyond: Sizes, own: Mapping[int, int]) -> Sizes:
 
 
 def steadily(shown: Sizes, now: Sizes, promised: Sizes) -> Sizes:
-    """What to show of what is used `now`: what was `shown` before, where it has hardly changed."""
+    """The use that is to be shown: what is used `now`, or what was `shown` before where it has hardly changed."""
 
     def steady(place: Place, size: int) -> int:
         before = shown.get(place, 0)

@@ -10,8 +10,8 @@ from dracpu_agent.observe.exposition import Family, Readings
 
 
 def memory_families(driver: MemoryDriver, used: Callable[[], Sizes], beyond: Callable[[], Sizes]) -> tuple[Family, ...]:
-    """What claims hold, what they can have in all, what is left of that, and what containers use of their claims and
-    beyond them."""
+    """The metrics of what claims hold, what they can have in all, what is left of that, and what containers use of
+    their claims and beyond them."""
 
     def by_kind(read: Callable[[], Sizes]) -> Callable[[], Mapping[str, float]]:
         return lambda: _by_kind(read())

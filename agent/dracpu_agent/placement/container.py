@@ -88,7 +88,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class AtCreation:
-    """What a container gets when it is created, and what nothing changes later."""
+    """The settings that a container gets when it is created, and that nothing changes later."""
 
     preferred_nodes: tuple[int, ...] = ()  # NUMA nodes from which it takes memory while they have some; none: any
     mounts: tuple[Mount, ...] = ()

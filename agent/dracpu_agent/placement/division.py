@@ -19,7 +19,7 @@ def admit_all(_container: Container, _uses: frozenset[Use], _sharers: Sequence[S
 
 
 def nothing_else(_container: Container, _uses: frozenset[Use]) -> AtCreation:
-    """What containers get at their creation where no driver gives them anything then."""
+    """The result where no driver gives a container anything at its creation."""
     return AtCreation()
 
 
@@ -41,7 +41,7 @@ class Division:
         return any(use.cdi_device in self.granted for use in uses)
 
     def resources_of(self, container: Container, uses: frozenset[Use]) -> Resources:
-        """What a container can be sent now."""
+        """The CPUs and limits that a container can be sent now."""
         return Resources(self.cpus_of(uses), self.limits_of(container, uses))
 
     def claimed_limits(self, container: Container, uses: frozenset[Use]) -> Limits:

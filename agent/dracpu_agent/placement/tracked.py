@@ -60,7 +60,7 @@ class Tracked:
         return self.limits_known or not self.sent.limits
 
     def wanted(self, division: Division) -> Resources:
-        """What it should have, as far as it can be sent that."""
+        """The CPUs and limits that it should have, as far as it can be sent them."""
         return division.resources_of(self.changing or self.container, self.uses)
 
     def missing_limits(self, division: Division) -> Limits:

@@ -111,7 +111,7 @@ def _claims(node: NodeState) -> list[dict[str, str]]:
 
 
 def _held(node: NodeState, uid: str) -> dict[str, str]:
-    """What a claim holds, by the kind of the driver's grants. A claim of CPUs may have memory beside them."""
+    """The texts of a claim's grants, by their kind. A claim of CPUs may have memory beside them."""
     held: dict[str, str] = {}
     for claim in (claim for holding in node.holdings.values() if (claim := holding.get(uid)) is not None):
         if isinstance(claim, CpuClaim):

@@ -60,7 +60,7 @@ def container(message: nri.Container, pod: nri.PodSandbox) -> Container:
 
 
 def with_details(known: Container, details: nri.CreationDetails) -> Container:
-    """The container that is about to be created, with what only the driver of memory has to know."""
+    """The container that is about to be created, with what only the driver of memory needs."""
     namespaces = [*details.pod.linux.namespaces, *details.container.linux.namespaces]
     return replace(
         known,

@@ -34,7 +34,7 @@ class Cgroups(Protocol):
     """The cgroups of containers. The methods block, and raise CgroupError."""
 
     def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
-        """What a container uses; None: it has no cgroup."""
+        """Reads how much a container uses; None: it has no cgroup."""
 
     def write(self, pod_uid: str, container_id: str, name: str, text: str) -> bool:
         """Writes a file; False: it has no cgroup."""

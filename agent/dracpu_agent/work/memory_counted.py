@@ -1,4 +1,4 @@
-"""Finds pods whose memory requests do not cover their claims, and says so on the pod, once."""
+"""Finds pods whose memory requests do not cover their claims, and reports each with one Event."""
 
 from collections.abc import Iterator
 from typing import Final, NoReturn
@@ -62,7 +62,7 @@ class CountedClaims:
 
 
 def _limit(user: MemoryUser) -> int:
-    """What the container can use: its claim, or the limit of its spec where that is smaller."""
+    """How much the container can use: its claim, or the limit of its spec where that is smaller."""
     limit = user.container.memory_limit
     return user.ordinary if limit is None else min(user.ordinary, limit)
 

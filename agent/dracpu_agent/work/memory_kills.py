@@ -33,10 +33,10 @@ class Counts(Protocol):
     """The cgroups of pods and containers. The methods block, raise CgroupError, and return None without the cgroup."""
 
     def of_container(self, pod_uid: str, container_id: str) -> OomCounts | None:
-        """What a container's cgroup has counted."""
+        """Reads the counts of a container's cgroup."""
 
     def of_containers(self, pod_uid: str) -> OomCounts | None:
-        """What the cgroups of a pod's containers have counted, also of those that have ended."""
+        """Reads the counts of the cgroups of a pod's containers, also of those that have ended."""
 
     def end_of(self, pod_uid: str, container_id: str) -> Path | None:
         """The file that the kernel modifies when the last process of a container has ended."""

@@ -29,7 +29,7 @@ class Usages(Protocol):
     """The cgroups of containers."""
 
     def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
-        """What a container uses; None without its cgroup. Blocks, and raises CgroupError."""
+        """Reads how much a container uses; None without its cgroup. Blocks, and raises CgroupError."""
 
 
 class MemoryUse:
@@ -90,7 +90,7 @@ class MemoryUse:
             self._note_beyond(user, shares.beyond[user.container.id])
 
     def _read(self, users: Sequence[MemoryUser]) -> Mapping[str, Sizes]:
-        """What each container uses, by its id: one that has ended uses nothing, one that cannot be read is absent."""
+        """How much each container uses, by its id: one that has ended uses nothing, unreadable ones are absent."""
         found: dict[str, Sizes] = {}
         for user in users:
             container = user.container

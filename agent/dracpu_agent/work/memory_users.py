@@ -37,7 +37,7 @@ class MemoryUser:
         return sum(size for place, size in self.sizes.items() if place.kind == MEMORY)
 
     def text(self, kind: Kind) -> str:
-        """What its claims have of one kind, for messages: "claim default/c has 512Mi of memory"."""
+        """The amounts that its claims have of one kind, for messages: "claim default/c has 512Mi of memory"."""
         parts = []
         for claim in self.claims:
             of_claim = [self.devices[name] for name, _ in memory_by_cdi_device(claim) if name in self.devices]

@@ -200,7 +200,7 @@ class PageLimits:
 
     def _look(self, pod_uid: str) -> "asyncio.Task[None]":
         """A look at a pod that has not begun yet: one that has may not include the latest change of its claims. So a
-        pod has two at most, whoever waits for them: one that may hang, and another that waits for it."""
+        pod has two at most, however many tasks wait for them: one that may hang, and another that waits for it."""
         look = self._waiting.get(pod_uid)
         if look is None:
             look = asyncio.create_task(self._bring_up_to_date(pod_uid), name=f"limits of pod {pod_uid}")

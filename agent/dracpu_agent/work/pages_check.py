@@ -88,8 +88,8 @@ def _retrieved(look: asyncio.Task[None]) -> None:
 
 
 def _others(pods: Mapping[str, Mapping[int, PodUse]], known: PodPages) -> Mapping[int, int]:
-    """What pods may still take without claims: what their specs request, less what they use. The kubelet limits every
-    pod; one without a limit has just been created."""
+    """The bytes that pods may still take without claims: what their specs request, less what they use. The kubelet
+    limits every pod; one without a limit has just been created."""
     left: Counter[int] = Counter()
     for pod_uid, uses in pods.items():
         claimed, own = known.claimed(pod_uid), known.own(pod_uid)

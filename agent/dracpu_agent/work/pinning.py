@@ -142,8 +142,8 @@ class Pinning:
         containers.check_start(container)
 
     async def _read_in_time(self, container: Container, doubt: Doubt) -> tuple[CpuSet | None, Mapping[str, str] | None]:
-        """What is in doubt, from its cgroup; None if that is not known, or if the read hangs: the runtime waits for the
-        answer."""
+        """Reads what is in doubt from its cgroup; None if that is not known, or if the read hangs: the runtime waits
+        for the answer."""
         place = container.pod_uid, container.id
         cpus = asyncio.ensure_future(self._read_cpus(*place)) if doubt.cpus else None
         limits = asyncio.ensure_future(self._read_limits(*place, doubt.limits)) if doubt.limits else None

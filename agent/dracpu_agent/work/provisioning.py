@@ -1,6 +1,6 @@
 """Makes the hugepages that the settings want, and gives back those that they do not want any more.
 
-Which pages, memory/provision.py decides. The kernel may make fewer than it is asked for; they are asked for again after
+memory/provision.py decides which pages. The kernel may make fewer than it is asked for; they are asked for again after
 a minute, and at once when the settings change. Large numbers are written in steps, because the kernel moves memory
 about while it makes pages: what is free is read again before each step.
 """
@@ -46,7 +46,7 @@ class Pools(Protocol):
 
 
 class Use(Protocol):
-    """What containers use of their claims."""
+    """The use of claims by their containers."""
 
     async def look(self) -> None:
         """Reads it."""

@@ -23,7 +23,7 @@ from harness.samples import ORDINARY, PAGES, Container, Limits, Promises, Sample
 
 
 class Kind(StrEnum):
-    """What is wrong."""
+    """The kinds of faults."""
 
     LIMIT = "limit"
     PLACE = "place"
@@ -40,7 +40,7 @@ ALLOWED: Final[Mapping[Kind, float]] = {Kind.PAGES_OF_POD: 10.0, Kind.LIMIT: 10.
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong at one moment, with which container or NUMA node."""
+    """A fault at one moment, of a container or a NUMA node."""
 
     kind: Kind
     subject: str

@@ -48,7 +48,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a cgroup may use of hugepages of 2 MiB; None without a limit."""
+    """The limit of hugepages of 2 MiB in a cgroup; None without a limit."""
 
     used: int | None = None  # hugetlb.2MB.max
     reserved: int | None = None  # hugetlb.2MB.rsvd.max
