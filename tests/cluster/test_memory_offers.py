@@ -143,8 +143,7 @@ def test_hugepages_are_made_and_given_back(changing: Cluster, first: Workspace) 
     pages = [{"numaNode": 0, "size": "2Mi", "pages": 80}]
     changing.configure(memory={"enabled": True, "provision": pages})
     eventually(partial(assert_pages, node, 80), within=60)
-    (shown,) = [entry for entry in node.cpu_node()["status"]["memory"] if "provisioned" in entry]
-    assert shown["provisioned"] == {"wanted": 80, "got": 80}
+    eventually(lambda: assert_provisioned(node, 80))
 
     first.apply(claim("all", amount("2Mi", "160Mi", selector=on_numa_node(0))))
     first.run(with_tools(pod("user", claims={"all": "all"})))
@@ -153,6 +152,11 @@ def test_hugepages_are_made_and_given_back(changing: Cluster, first: Workspace) 
     assert node_pages(node) == 80, "a claim has all of them"
     first.delete_pods("user")
     eventually(partial(assert_pages, node, 64), within=90)
+
+
+def assert_provisioned(node: Node, count: int) -> None:
+    shown = [entry["provisioned"] for entry in node.cpu_node()["status"]["memory"] if "provisioned" in entry]
+    assert shown == [{"wanted": count, "got": count}]
 
 
 def assert_pages(node: Node, count: int) -> None:
