@@ -163,7 +163,7 @@ class TestWithProvision:
         """`helm upgrade --reuse-values` keeps them."""
         assert render(ON, "agent.memory.provision=null") == made
 
-    def test_a_first_config_that_wants_pages_is_refused_without_it(self) -> None:
+    def test_a_first_config_that_names_pages_is_refused_without_it(self) -> None:
         pages = ("defaultConfig.spec.memory.enabled=true", "defaultConfig.spec.memory.provision[0].pages=1")
         with pytest.raises(RefusedError, match=r"also set agent\.memory\.provision to true"):
             render(ON, *pages)

@@ -164,7 +164,7 @@ async def test_the_slices_are_not_written_again_for_each_surplus_page() -> None:
     assert offered(driver.inventory) == offered(inventory(3))
 
 
-def test_whoever_reads_the_machine_surplus_pages_do_not_change_what_is_offered() -> None:
+def test_surplus_pages_do_not_change_what_is_offered_whatever_reads_the_machine() -> None:
     driver = MemoryDriver(NODE, inventory(), machine())
     assert driver.follow_machine(inventory(3))
     assert not any(driver.follow_machine(inventory(surplus)) for surplus in (0, 2, 1))

@@ -1,4 +1,4 @@
-"""The whole agent makes the hugepages that the settings want, and gives back those that it has made itself."""
+"""The whole agent makes the hugepages that the settings name, and gives back those that it has made itself."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -103,7 +103,7 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture
 async def node(host: Host) -> AsyncIterator[WholeNode]:
-    """A node whose settings want no pages, and whose agent may make some."""
+    """A node whose settings name no pages, and whose agent may make some."""
     async with host.node(wanted()) as started:
         await host.allow(started)
         yield started
@@ -302,7 +302,7 @@ async def test_a_kernel_that_makes_fewer_pages_is_asked_again(
     await reported(node, "Ready")
 
 
-async def test_an_agent_that_may_not_write_says_what_to_do(host: Host) -> None:
+async def test_an_agent_that_may_not_write_reports_what_to_do(host: Host) -> None:
     async with host.node(wanted(512)) as node:
         write_cgroups(node.root / "cgroups", "kubepods/besteffort")
         node.read_machine_again()

@@ -53,7 +53,7 @@ async def test_a_mount_arrives_with_its_options(tmp_path: Path) -> None:
     assert Mount(mount.destination, mount.type, mount.source, tuple(mount.options)) == PAGES
 
 
-async def test_a_container_starts_without_a_preference_where_the_runtime_knows_none(tmp_path: Path) -> None:
+async def test_a_container_starts_without_a_preference_where_the_runtime_supports_none(tmp_path: Path) -> None:
     handler = RecordingHandler()
     runtime = NriRuntime(tmp_path / "s", version="v2.2.1", nri_version="")
     runtime.has_memory_policies = False

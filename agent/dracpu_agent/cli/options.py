@@ -69,7 +69,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         Option(
             "--memory-nodes",
             "",
-            "make hugepages while the machine runs, if the settings want that; where /sys/devices/system/node is "
+            "make hugepages while the machine runs, if the settings name some; where /sys/devices/system/node is "
             "mounted for writing, outside of /sys",
         ),
         Option("--cdi-dir", "/var/run/cdi", "directory from which the runtime reads CDI files"),

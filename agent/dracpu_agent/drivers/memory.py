@@ -181,7 +181,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         return self._promises.claims()
 
     def wanted_pages(self) -> Mapping[Place, int]:
-        """How many hugepages the settings want, by place."""
+        """How many hugepages the settings name, by place."""
         spec = self._publishing.spec
         return {} if spec is None else wanted_pages(spec.settings.memory)
 

@@ -46,8 +46,8 @@ class MemoryContainers:
                 if size < self._pods.claimed(container.pod_uid).get(page, 0):
                     raise PlacementError(
                         f"container {container.name} has a request of {Kind(page)} that container {other.name} uses, "
-                        "and the pod has other requests of this size: only the pod's only request of a size can be "
-                        "shared"
+                        "and the pod has other requests of this size: containers can share a request only if it is the "
+                        "pod's only one of its size"
                     )
         missing_nodes = {place.numa for place in own if not place.kind.is_huge}.difference(self._inventory().by_numa)
         if missing_nodes:

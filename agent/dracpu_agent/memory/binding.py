@@ -127,5 +127,5 @@ def problem_of_path(path: str) -> str:
     if len(path.encode()) > _LONGEST:
         return f"it is longer than {_LONGEST} bytes"
     if path in _TAKEN or path.startswith(tuple(f"{taken}/" for taken in _TAKEN_WITH_ALL_WITHIN)):
-        return "the container needs what is there"
+        return "the runtime mounts the container's own files there"
     return ""

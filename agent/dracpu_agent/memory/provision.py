@@ -28,7 +28,7 @@ TOO_LARGE: Final = "pages of 1Gi and larger belong on the kernel's command line"
 UNSUPPORTED: Final = "the kernel has no pages of this size"
 PROMISED: Final = "the rest of the NUMA node's memory is reserved, promised to claims, or not offered"
 NOT_FREE: Final = "no more memory is free than has to stay free"
-SURPLUS: Final = "surplus pages of this size are in use on another NUMA node, and the kernel would count them in"
+SURPLUS: Final = "surplus pages of this size are in use on another NUMA node, and the kernel would count them here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def plan(found: Found, wanted: Mapping[Place, int], own: OwnPages, promises: Pro
 
 
 def wanted_pages(settings: MemorySettings) -> Mapping[Place, int]:
-    """How many pages the settings want, by place; none where memory is not offered."""
+    """How many pages the settings name, by place; none where memory is not offered."""
     entries = settings.provision if settings.enabled else ()
     return {Place(entry.numa_node, Kind(entry.size)): entry.pages for entry in entries}
 

@@ -21,9 +21,9 @@ def memory_status(
     used: Mapping[Place, int],
     wanted: Mapping[Place, int] = _NOTHING,
 ) -> list[dict[str, Any]]:
-    """An entry for each place of which claims can have something, or have something, or where the settings want pages.
+    """An entry for each place of which claims can have something, or have something, or where the settings name pages.
     `used` has the places where it is known what the containers of these claims use, and `wanted` the number of pages
-    that the settings want."""
+    that the settings name."""
     totals = _totals(inventory)
     return [
         {

@@ -23,7 +23,7 @@ def memory_families(driver: MemoryDriver, used: Callable[[], Sizes], beyond: Cal
     return (
         Readings("dra_memory_promised_bytes", "Bytes that claims hold", "kind", by_kind(driver.promised)),
         Readings("dra_memory_capacity_bytes", "Bytes that claims can hold in all", "kind", by_kind(driver.room)),
-        Readings("dra_memory_wanted_pages", "Hugepages that the settings want", "kind", by_kind(driver.wanted_pages)),
+        Readings("dra_memory_wanted_pages", "Hugepages that the settings name", "kind", by_kind(driver.wanted_pages)),
         Readings("dra_memory_own_pages", "Hugepages that the agent has made", "kind", by_kind(driver.pages_made)),
         Readings("dra_memory_free_bytes", "Bytes that claims can still get", "kind", by_kind(free)),
         Readings("dra_memory_used_bytes", "Bytes that containers use of their claims", "kind", by_kind(used)),

@@ -26,7 +26,7 @@ def memory_condition(
     """Whether claims of memory get what they ask for; None where the settings do not enable memory. `unreadable` is why
     the machine's memory cannot be read, `not_writable` why limits of pods' hugepages cannot be written,
     `without_limits` why not even ordinary memory can be limited, and `not_provisioned` why there are fewer hugepages
-    than the settings want. With `static_manager`, the kubelet binds pods, too."""
+    than the settings name. With `static_manager`, the kubelet binds pods, too."""
     if not (driver.enabled or driver.settling or driver.promised()):
         return None
     kind = NodeCondition.MEMORY_READY

@@ -1,4 +1,4 @@
-"""Makes the hugepages that the settings want, and gives back those that they do not want any more.
+"""Makes the hugepages that the settings name, and gives back its own that they do not name any more.
 
 memory/provision.py decides which pages. The kernel may make fewer than it is asked for; they are asked for again after
 a minute, and at once when the settings change. Large numbers are written in steps, because the kernel moves memory
@@ -27,7 +27,7 @@ from dracpu_agent.work.changes import Changes, Follower
 AGAIN_SECONDS: Final = 60.0  # while pages are missing, or cannot be given back yet
 STEP: Final = 1024**3  # bytes of pages that are made by one write
 
-FEWER: Final = "the kernel found no more memory in one piece, which is tried again every minute"
+FEWER: Final = "the kernel found no more memory in one piece; the agent tries again every minute"
 
 log = structlog.get_logger("provision")
 
@@ -56,8 +56,8 @@ class Use(Protocol):
 
 
 class Provisioning:
-    """Brings the pages to what the settings want, and keeps them there. `problem` is why pages are missing, or why they
-    cannot be given back; "" without a reason."""
+    """Brings the pages to the number in the settings, and keeps them there. `problem` is why pages are missing, or why
+    they cannot be given back; "" without a reason."""
 
     def __init__(
         self, node: NodeState, driver: MemoryDriver, pools: Pools, use: Use, state_file: StateFile, changes: Changes
@@ -169,7 +169,7 @@ class Provisioning:
         if problem != self.problem:
             self.problem = problem
             if problem:
-                log.warning("hugepages that the settings want are missing, or cannot be given back", reason=problem)
+                log.warning("hugepages are missing, or cannot be given back", reason=problem)
             self._changes.report()
 
 

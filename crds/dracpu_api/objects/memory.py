@@ -23,7 +23,7 @@ class FleetMemory(Object):
 
 
 class Provisioned(Object):
-    """Hugepages that the settings want on a NUMA node (memory.provision)."""
+    """The hugepages that memory.provision names on a NUMA node."""
 
     wanted: Int
     """How many pages the NUMA node is to have."""
@@ -47,7 +47,7 @@ class NodeMemory(Object):
     used: str | None = None
     """What the containers of these claims use; absent when it is not known."""
     provisioned: Provisioned | None = None
-    """How many pages memory.provision wants, and how many of them there are; absent where it names none."""
+    """How many pages memory.provision names, and how many of them there are; absent where it names none."""
 
 
 FleetMemories = Annotated[
