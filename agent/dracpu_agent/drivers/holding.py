@@ -77,10 +77,16 @@ class Holding(Mapping[str, C], Generic[A, C]):
 
     # ---- Prepare
 
+    def chooses(self, request: ClaimRequest[A]) -> bool:
+        """Whether `grant` would have the driver choose: nothing is held for this allocation of the claim. Raises
+        ClaimFrozenError."""
+        held = self._ledger.find(request.ref.uid)
+        return held is None or held.digest != request.digest
+
     def grant(self, request: ClaimRequest[A]) -> Granted[C]:
         """Grants a claim what it holds already, or else the driver's choice."""
         held = self._ledger.find(request.ref.uid)
-        if held is not None and held.digest == request.digest:
+        if held is not None and not self.chooses(request):
             return self._revive(held, request.consumers)
         if held is not None and self._in_use(request.ref.uid):
             raise ClaimRefusedError(

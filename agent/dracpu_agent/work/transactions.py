@@ -98,7 +98,7 @@ class ClaimTransactions(Generic[C]):
         self._wait_until_settled = wait_until_settled  # for what may still give the claim's grants to others
         self._observer = observer
         self._look_at_pods = look_at_pods  # whether processes of the claim's pods run
-        self._before_grant = before_grant  # reads what the driver compares with a claim that it does not hold yet
+        self._before_grant = before_grant  # reads what the driver compares with a claim when it chooses
         self._busy: dict[str, _Turn] = {}  # claim UID -> the lock of its transactions
 
     async def prepare(self, ref: ClaimRef) -> Sequence[PreparedDevice]:
@@ -186,11 +186,12 @@ class ClaimTransactions(Generic[C]):
             return granted
         driver = self._holding.driver
         request = driver.read(ref, read)
-        if not known and driver.aligns:
-            request = driver.aligned(request, await self._claims.roots_beside(read))
-        if not known:
-            await self._before_grant(request)
         await self._readiness.wait(until)  # the runtime may have gone away during the reads
+        if self._holding.chooses(request):  # a known claim, too, that was allocated anew or released meanwhile
+            if driver.aligns:
+                request = driver.aligned(request, await self._claims.roots_beside(read))
+            await self._before_grant(request)
+            await self._readiness.wait(until)
         return self._holding.grant(request)
 
     async def _unprepare(self, ref: ClaimRef) -> None:
