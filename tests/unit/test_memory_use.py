@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.use import Sizes, Using, share_out, steadily, without_own_pages
+from dracpu_agent.memory.use import Sizes, Using, share_out, spread, steadily, without_own_pages
 
 MI, GI = 1024**2, 1024**3
 PAGES = Kind(2 * MI)
@@ -81,6 +81,20 @@ def test_containers_that_share_pages_use_the_claim_together() -> None:
 def test_kinds_that_a_container_has_not_claimed_are_not_counted() -> None:
     shares = share_out([Using("c", {NEAR: GI, NEAR_PAGES: 4 * MI}, {"a": {NEAR_PAGES: 4 * MI}})])
     assert shares.beyond == {"c": {}}
+
+
+def test_pages_whose_nodes_the_kernel_does_not_count_are_on_those_of_the_claims() -> None:
+    assert spread({2 * MI: 6 * MI}, {NEAR: GI, NEAR_PAGES: 8 * MI}) == {NEAR_PAGES: 6 * MI}
+    assert spread({2 * MI: 6 * MI}, {NEAR_PAGES: 8 * MI, FAR_PAGES: 4 * MI}) == {NEAR_PAGES: 4 * MI, FAR_PAGES: 2 * MI}
+    assert spread({2 * MI: 6 * MI}, {NEAR: GI}) == {}
+
+
+@given(st.integers(0, 99), st.lists(st.integers(0, 40), max_size=4))
+def test_pages_are_spread_over_claims_completely_and_never_beyond_them(used: int, claims: list[int]) -> None:
+    claimed = {Place(numa, PAGES): count * 2 * MI for numa, count in enumerate(claims)}
+    found = spread({2 * MI: used * 2 * MI}, claimed)
+    assert all(found[place] <= claimed[place] and found[place] % (2 * MI) == 0 for place in claimed)
+    assert sum(found.values()) == min(used, sum(claims)) * 2 * MI
 
 
 def test_pages_of_the_pods_own_spec_are_not_beyond_a_claim() -> None:

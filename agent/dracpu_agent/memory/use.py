@@ -62,6 +62,21 @@ def share_out(containers: Iterable[Using]) -> Shares:
     return Shares(of_devices, beyond)
 
 
+def spread(pages: Mapping[int, int], claimed: Sizes) -> Sizes:
+    """Where a container has pages (size of a page -> bytes) of which the kernel does not count the NUMA nodes: on those
+    of its claims, by what these have, and never more than that. Where else it has some is not known."""
+    found: dict[Place, int] = {}
+    for page, size in pages.items():
+        places = {place: has // page for place, has in sorted(claimed.items()) if place.kind.page == page}
+        room = sum(places.values())
+        left = min(size // page, room)
+        for place, has in places.items():
+            part = left * has // room if room else 0
+            found[place] = part * page
+            left, room = left - part, room - has
+    return found
+
+
 def without_own_pages(beyond: Sizes, own: Mapping[int, int]) -> Sizes:
     """A container's use beyond its claims, without the hugepages that the spec of its pod requests (size of a page ->
     bytes), and without small amounts of ordinary memory, which also the kernel takes."""

@@ -14,7 +14,7 @@ from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.container_usage import ContainerUsage
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.use import ClaimsUse, Shares, Sizes, Using, share_out, steadily, without_own_pages
+from dracpu_agent.memory.use import ClaimsUse, Shares, Sizes, Using, share_out, spread, steadily, without_own_pages
 from dracpu_agent.node import NodeState
 from dracpu_agent.work.changes import Changes, Follower
 from dracpu_agent.work.memory_users import MemoryUser, memory_users
@@ -100,7 +100,7 @@ class MemoryUse:
                 if container.id not in self._failed:
                     log.warning("the use of memory is not known", container=str(container), error=str(error))
                 continue
-            found[container.id] = {} if usage is None else _by_place(usage)
+            found[container.id] = {} if usage is None else _by_place(usage, user.sizes)
         return found
 
     def _take_over(self, shares: Shares, unknown: set[str]) -> None:
@@ -138,10 +138,13 @@ class MemoryUse:
             self._events.emit(pod, "Warning", REASON, "Look", note)
 
 
-def _by_place(usage: ContainerUsage) -> Sizes:
+def _by_place(usage: ContainerUsage, claimed: Sizes) -> Sizes:
     """Anonymous memory and page cache, shared memory included, and the pages of each size."""
     found: dict[Place, int] = {}
     for numa, part in usage.numa.items():
         found[Place(numa, MEMORY)] = part.anon + part.file
         found |= {Place(numa, Kind(page)): size for page, size in part.pages.items()}
+    counted = {page for part in usage.numa.values() for page in part.pages}
+    # Linux before 5.17 counts the pages of a cgroup, and not on which NUMA node they are
+    found |= spread({page: size for page, size in usage.pages.items() if page not in counted}, claimed)
     return found

@@ -1,0 +1,80 @@
+"""What the agent reads of the containers' cgroups, and what follows from it for claims of hugepages."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from memory_claims_node import MI, OneNode, some
+
+from dracpu_agent.cluster.events import Subject
+from dracpu_agent.host.cgroup_errors import CgroupError
+from dracpu_agent.host.container_usage import ContainerUsage, NumaUsage
+from dracpu_agent.host.pod_pages import PodUse
+from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.memory.kinds import Kind, Place
+from dracpu_agent.work.changes import Changes
+from dracpu_agent.work.memory_use import MemoryUse
+from dracpu_agent.work.pages_check import PagesCheck
+
+SMALL = 2 * MI
+NEAR = Place(0, Kind(SMALL))
+DEVICE = "hugepages-2mi-numa000"
+ALL = 32 * SMALL  # the pages of a NUMA node
+
+
+class Events:
+    """Nobody reads them."""
+
+    def emit(self, subject: Subject, kind: str, reason: str, action: str, note: str) -> None: ...
+
+
+class Machine:
+    """A node whose containers use hugepages of NUMA node 0."""
+
+    def __init__(self) -> None:
+        self.node = OneNode()
+        self.driver = self.node.driver
+        self.used: dict[str, int] = {}  # container -> bytes
+        self.unreadable: set[str] = set()
+        self.counts_nodes = True
+        self.taken = 0  # bytes, by programs without claims
+        self.changes = Changes(self.node.state)
+        self.use = MemoryUse(self.node.state, self.driver, self, self.changes, Events())  # type: ignore[arg-type]
+        self.pages = PagesCheck(self.driver, NoPods(), self.inventory, self.use.look)
+
+    def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
+        """Returns what a container uses."""
+        if container_id in self.unreadable:
+            raise CgroupError("it cannot be read")
+        pages = {SMALL: self.used.get(container_id, 0)}
+        numa = {0: NumaUsage(0, 0, pages if self.counts_nodes else {})}
+        return ContainerUsage(0, 2**63 - 1, 0, 0, 0, 0, pages, pages, numa)
+
+    def inventory(self) -> Inventory:
+        """Returns the pages of the machine."""
+        free = (ALL - self.taken - sum(self.used.values())) // SMALL
+        near, *others = self.driver.inventory.nodes
+        pages = (replace(near.pages[0], free=free), *near.pages[1:])
+        return replace(self.driver.inventory, nodes=(replace(near, pages=pages), *others))
+
+    def run(self, number: int, size: int) -> str:
+        """Runs a container with a claim; returns its id."""
+        self.node.create(f"c{number}", *self.node.prepare(number, some(DEVICE, size)))
+        return f"c{number}-{self.node.made}"
+
+
+class NoPods:
+    """No pod requests hugepages in its spec."""
+
+    def read(self) -> Mapping[str, Mapping[int, PodUse]]:
+        return {}
+
+
+@pytest.mark.parametrize("counts_nodes", [True, False], ids=["by-node", "in-total"])
+async def test_pages_that_a_claim_uses_are_not_missing_a_second_time(counts_nodes: bool) -> None:
+    machine = Machine()
+    machine.counts_nodes = counts_nodes
+    machine.used[machine.run(1, ALL // 2)] = ALL // 2
+    await machine.pages.look()
+    assert machine.use.used() == {NEAR: ALL // 2}
+    machine.node.prepare(2, some(DEVICE, ALL // 2))
