@@ -14,7 +14,7 @@ from dracpu_agent.cli.options import RunOptions
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.drivers.memory_promises import memory_of
 from dracpu_agent.errors import ClaimError, NotReadyError, PlacementError
-from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.file_threads import in_cgroup_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.cgroups import CgroupTree
 from dracpu_agent.host.container_usage import ContainerUsages
@@ -177,7 +177,7 @@ class MemoryCompanion:
         """The content that the cgroup of a container has in the files of these limits; None if that is not known."""
         files = [file for file, _ in limits]
         try:
-            return await in_file_thread(self._containers.read_files, pod_uid, container_id, files)
+            return await in_cgroup_thread(self._containers.read_files, pod_uid, container_id, files)
         except CgroupError as error:
             log.warning("limits of a container not read", pod=pod_uid, container_id=container_id, error=str(error))
             return None

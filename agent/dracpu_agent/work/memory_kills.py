@@ -15,7 +15,7 @@ import structlog
 
 from dracpu_agent.cluster.events import Events, Subject
 from dracpu_agent.drivers.memory import MemoryDriver
-from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.file_threads import in_cgroup_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.inotify import FileWatch, WatchError, opened_watch
 from dracpu_agent.memory.kills import NOTHING, OomCounts
@@ -159,7 +159,7 @@ class MemoryKills:
         """Reports the container if its own cgroup shows that it was killed at its limit."""
         container = watched.user.container
         try:
-            now = await in_file_thread(self._counts.of_container, container.pod_uid, container.id)
+            now = await in_cgroup_thread(self._counts.of_container, container.pod_uid, container.id)
         except CgroupError as error:
             log.debug("a container's cgroup cannot be read", container=str(container), error=str(error))
             return
@@ -174,7 +174,7 @@ class MemoryKills:
         """Watches a container, unless it has no cgroup yet: the runtime makes it before it reports the start."""
         container = found.user.container
         try:
-            file = await in_file_thread(self._counts.end_of, container.pod_uid, container.id)
+            file = await in_cgroup_thread(self._counts.end_of, container.pod_uid, container.id)
             if file is None or not watch.add(file):
                 return
             found.file = file
@@ -182,14 +182,14 @@ class MemoryKills:
             if container.placed:  # since this agent runs, so everything that its cgroup has counted is new
                 await self._judge(pod, found)
             else:
-                before = await in_file_thread(self._counts.of_container, container.pod_uid, container.id)
+                before = await in_cgroup_thread(self._counts.of_container, container.pod_uid, container.id)
                 found.before = before or NOTHING
         except (CgroupError, WatchError) as error:
             log.debug("the end of a container cannot be watched", container=str(container), error=str(error))
 
     async def _count_in(self, pod_uid: str) -> OomCounts | None:
         try:
-            return await in_file_thread(self._counts.of_containers, pod_uid)
+            return await in_cgroup_thread(self._counts.of_containers, pod_uid)
         except CgroupError as error:
             log.debug("a pod's cgroup cannot be read", pod=pod_uid, error=str(error))
             return None

@@ -10,7 +10,7 @@ import structlog
 from dracpu_agent.cluster.events import Events, Subject
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.drivers.memory_promises import memory_by_cdi_device
-from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.file_threads import in_cgroup_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.container_usage import ContainerUsage
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
@@ -80,7 +80,7 @@ class MemoryUse:
     async def look(self) -> None:
         """Reads once."""
         users = list(memory_users(self._node, self._driver))
-        read = await in_file_thread(self._read, users)
+        read = await in_cgroup_thread(self._read, users)
         self._failed = frozenset(user.container.id for user in users).difference(read)
         known = [user for user in users if user.container.id in read]
         shares = share_out(Using(user.container.id, read[user.container.id], user.devices) for user in known)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import NotReadyError
-from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.file_threads import in_cgroup_thread, in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.hugetlb import UNLIMITED
 from dracpu_agent.host.pod_pages import PodUse
@@ -73,7 +73,7 @@ class PagesCheck:
         used: Counter[Place] = Counter()
         for sizes in self._driver.use.by_claim.values():
             used.update(sizes)
-        pods = await in_file_thread(self._pods.read)
+        pods = await in_cgroup_thread(self._pods.read)
         try:
             machine = await in_file_thread(self._read_machine)
         except TopologyError:  # the condition MemoryReady reports it: what was read last stays in force

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import PlacementError
-from dracpu_agent.file_threads import in_file_thread
+from dracpu_agent.file_threads import in_cgroup_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.memory.resizing import problem_of_resize
 
@@ -20,26 +21,38 @@ class PodResizes:
     def __init__(self, driver: MemoryDriver, read_untouched: Callable[[str], Mapping[int, int]]) -> None:
         self._driver = driver
         self._read_untouched = read_untouched
-        self._reading: set[asyncio.Future[Mapping[int, int]]] = set()
+        self._reading: dict[str, asyncio.Future[Mapping[int, int]]] = {}  # the reading under way of each pod
 
     async def check(self, pod_uid: str) -> None:
         """Raises PlacementError while the pod must not be resized."""
         pods = self._driver.pods
         if pod_uid not in pods.claiming and pod_uid not in pods.known:
             return
-        # not cancelled when the time is over: the runtime waits for the answer, and not for a file that hangs
-        reading = asyncio.ensure_future(in_file_thread(self._read_untouched, pod_uid))
-        self._reading.add(reading)
-        reading.add_done_callback(self._read)
-        done, _ = await asyncio.wait((reading,), timeout=READ_SECONDS)
         try:
-            untouched = reading.result() if done else None
+            async with asyncio.timeout(READ_SECONDS):
+                untouched = await self._read(pod_uid)
+        except TimeoutError:
+            untouched = None
         except CgroupError as error:
             raise PlacementError(f"the resources of the pod stay as they are: {error}") from error
         if problem := problem_of_resize(untouched):
             raise PlacementError(problem)
 
-    def _read(self, reading: "asyncio.Future[Mapping[int, int]]") -> None:
-        self._reading.discard(reading)
+    async def _read(self, pod_uid: str) -> Mapping[int, int]:
+        """Reads when no other reading of the pod is under way: the kubelet repeats a refused resize every second, and a
+        cgroup that hangs occupies one thread all the same. What another reading finds may be too old for this resize.
+
+        A caller that is cancelled leaves its reading behind: the runtime waits for the answer, and not for a file that
+        hangs."""
+        while (other := self._reading.get(pod_uid)) is not None:
+            await asyncio.wait((other,))
+        reading = asyncio.ensure_future(in_cgroup_thread(self._read_untouched, pod_uid))
+        self._reading[pod_uid] = reading
+        reading.add_done_callback(partial(self._ended, pod_uid))
+        await asyncio.wait((reading,))
+        return reading.result()
+
+    def _ended(self, pod_uid: str, reading: "asyncio.Future[Mapping[int, int]]") -> None:
+        del self._reading[pod_uid]
         if not reading.cancelled():
             reading.exception()  # so that asyncio does not report one that came too late
