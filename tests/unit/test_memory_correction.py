@@ -60,6 +60,7 @@ def test_a_program_that_uses_more_than_its_claim_keeps_a_twentieth_more_than_it_
         Use(MI, 0, 2 * GI, by_node={1: MI}),  # not limited yet, and using too much for that
         Use(MI, 0, GI, by_node={1: MI}, pages={1: 2 * MI}),
         Use(MI, 0, GI, by_node={1: MI}, untouched=2 * MI),
+        Use(MI, 0, GI, is_located=False),
         Use(2 * GI, 0, GI, by_node={1: 900 * MI}),  # more than NUMA node 0 has to spare
     ],
 )

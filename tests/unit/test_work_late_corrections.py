@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 
 import pytest
 from memory_claims_node import GI, MI, POD, OneNode, some
 
 from dracpu_agent.host.cgroup_errors import CgroupError
-from dracpu_agent.host.container_usage import ContainerUsage
+from dracpu_agent.host.container_usage import ContainerUsage, NumaUsage
 from dracpu_agent.placement.container import Container
 from dracpu_agent.work import late_corrections
 from dracpu_agent.work.changes import Changes
@@ -38,6 +39,29 @@ class Cgroups:
         if container_id in self.refused:
             raise CgroupError("the kernel has refused it")
         self.limits[container_id] = int(text)
+        return True
+
+
+PAGES = {2 * MI: 16 * MI}
+USAGE = ContainerUsage(64 * MI, 512 * MI, 64 * MI, 0, 0, 0, PAGES, PAGES, {0: NumaUsage(64 * MI, 0, PAGES)})
+
+
+class Using(Cgroups):
+    """Containers that are limited, and not bound yet."""
+
+    def __init__(self, usage: ContainerUsage) -> None:
+        super().__init__()
+        self.usage = usage
+        self.bound = False
+        self.reads = 0
+
+    def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
+        self.reads += 1
+        return replace(self.usage, nodes="0" if self.bound else "")
+
+    def write(self, pod_uid: str, container_id: str, name: str, text: str) -> bool:
+        assert name == "cpuset.mems"
+        self.bound = True
         return True
 
 
@@ -118,3 +142,25 @@ async def test_what_is_in_force_already_is_neither_written_nor_counted() -> None
     async with correcting(node, cgroups) as counted:
         await until_none_is_late(node)
     assert (cgroups.begun, counted) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("usage", "is_bound"),
+    [
+        (USAGE, True),
+        (replace(USAGE, numa={}), False),
+        (replace(USAGE, numa={0: NumaUsage(pages=PAGES)}), False),
+        (replace(USAGE, numa={0: NumaUsage(anon=64 * MI)}), False),
+        (replace(USAGE, pages={}, reserved={}, numa={0: NumaUsage(anon=64 * MI)}), True),
+    ],
+    ids=["located", "nothing-by-node", "no-memory-by-node", "no-pages-by-node", "without-pages"],
+)
+async def test_a_container_is_bound_only_where_the_kernel_counts_on_which_nodes_its_memory_is(
+    usage: ContainerUsage, is_bound: bool
+) -> None:
+    node, cgroups = two_late(), Using(usage)
+    async with correcting(node, cgroups):
+        async with asyncio.timeout(20):
+            while cgroups.reads < 2:  # noqa: ASYNC110 - in a thread
+                await asyncio.sleep(0.005)
+    assert cgroups.bound == is_bound

@@ -33,6 +33,7 @@ class Use:
     by_node: Mapping[int, int] = field(default_factory=dict)  # NUMA node -> ordinary memory
     pages: Mapping[int, int] = field(default_factory=dict)  # NUMA node -> memory in hugepages
     untouched: int = 0  # in hugepages that its processes have reserved, on nodes that are not known
+    is_located: bool = True  # False: older kernels do not count on which nodes its memory or its hugepages are
 
 
 def next_step(wanted: Mapping[str, str], use: Use, free: Mapping[int, int]) -> Step | None:
@@ -72,7 +73,7 @@ def _is_bound(wanted: Mapping[str, str], use: Use) -> bool:
 
 def _can_be_bound(nodes: str, use: Use, free: Mapping[int, int]) -> bool:
     kept = {int(numa) for numa in nodes.split(",")}
-    if use.untouched or any(size for numa, size in use.pages.items() if numa not in kept):
+    if not use.is_located or use.untouched or any(size for numa, size in use.pages.items() if numa not in kept):
         return False
     moving = sum(size for numa, size in use.by_node.items() if numa not in kept)
     # where less is free, the kernel moves a part, leaves nothing to others, and reports no error

@@ -6,6 +6,7 @@ files itself, one at a time and in a thread, and sends the runtime only what is 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NoReturn, ParamSpec, Protocol, TypeVar
@@ -140,4 +141,15 @@ def _use(usage: ContainerUsage) -> Use:
         by_node={numa: part.anon + part.file for numa, part in usage.numa.items()},
         pages={numa: sum(part.pages.values()) for numa, part in usage.numa.items()},
         untouched=max(0, sum(usage.reserved.values()) - sum(usage.pages.values())) if usage.reserved else 0,
+        is_located=_is_located(usage),
     )
+
+
+def _is_located(usage: ContainerUsage) -> bool:
+    """Whether the kernel has counted on which NUMA nodes the memory and the pages of each size are."""
+    ordinary = sum(part.anon + part.file for part in usage.numa.values())
+    pages = Counter[int]()
+    for part in usage.numa.values():
+        pages.update(part.pages)
+    has_pages = all(pages[size] >= used for size, used in usage.pages.items())
+    return has_pages and (ordinary > 0 or usage.anon + usage.file == 0)
