@@ -62,6 +62,12 @@ class Machine:
         self.node.create(f"c{number}", *self.node.prepare(number, some(DEVICE, size)))
         return f"c{number}-{self.node.made}"
 
+    async def used_by_claims(self) -> int:
+        """Reads the pages; returns how much of them claims use."""
+        await self.pages.look()
+        assert self.driver.pages is not None
+        return self.driver.pages.used[NEAR]
+
 
 class NoPods:
     """No pod requests hugepages in its spec."""
@@ -78,3 +84,28 @@ async def test_pages_that_a_claim_uses_are_not_missing_a_second_time(counts_node
     await machine.pages.look()
     assert machine.use.used() == {NEAR: ALL // 2}
     machine.node.prepare(2, some(DEVICE, ALL // 2))
+
+
+async def test_a_claim_that_cannot_be_read_uses_what_it_used_last_and_refuses_no_other() -> None:
+    machine = Machine()
+    container = machine.run(1, ALL // 2)
+    machine.used[container] = ALL // 4
+    await machine.use.look()
+    machine.unreadable.add(container)
+    for _ in range(2):
+        assert await machine.used_by_claims() == ALL // 4
+    machine.node.prepare(2, some(DEVICE, ALL // 2))
+    assert machine.use.used() == {}, "nothing is shown that was not read"
+
+
+async def test_a_claim_that_was_never_read_uses_no_more_than_it_has_or_than_is_in_use() -> None:
+    machine = Machine()
+    await machine.use.look()
+    container = machine.run(1, ALL // 2)
+    machine.unreadable.add(container)
+    for used in (0, ALL // 4, ALL // 2):
+        machine.used[container] = used
+        assert await machine.used_by_claims() == used
+    machine.taken = ALL // 4
+    assert await machine.used_by_claims() == ALL // 2
+    machine.node.prepare(2, some(DEVICE, ALL // 4))

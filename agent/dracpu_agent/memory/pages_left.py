@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dracpu_agent.memory.inventory import Inventory, Pages
 from dracpu_agent.memory.kinds import Kind, Place
-from dracpu_agent.memory.use import Sizes
+from dracpu_agent.memory.use import ClaimsUse, Sizes, summed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,19 @@ def pages_for_claims(look: PagesLook, reserved: Sizes, promised: Sizes) -> Sizes
         place: max(0, has - max(0, look.others.get(place.kind.page, 0) - spare[place.kind.page]))
         for place, has in found.items()
     }
+
+
+def used_by_claims(use: ClaimsUse, inventory: Inventory) -> Sizes:
+    """Bytes of pages that claims use. Claims that could not be read use what they used last, or else all that they
+    have, as far as so many pages are in use: otherwise they would be neither free nor used, and no claim would be
+    granted."""
+    known, others = summed(use.by_claim.values()), summed(use.not_read.values())
+    found = dict(known)
+    for place, pages in _places(inventory):
+        in_use = (pages.count + pages.surplus - pages.free) * pages.size
+        has = known.get(place, 0)
+        found[place] = has + min(others.get(place, 0), max(0, in_use - has))
+    return found
 
 
 def shared_pages(allocatable: Mapping[int, int], reserved: Sizes, offered: Sizes) -> dict[Kind, int]:

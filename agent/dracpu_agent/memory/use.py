@@ -40,7 +40,16 @@ class ClaimsUse:
     """How much of their claims containers use, as it was read last."""
 
     by_claim: Mapping[str, Sizes] = field(default_factory=dict)  # by UID; those of which it is not known are absent
+    not_read: Mapping[str, Sizes] = field(default_factory=dict)  # these: what was read last, or else all that they have
     shown: Sizes = field(default_factory=dict)  # the sums that the CpuNode shows
+
+
+def summed(parts: Iterable[Sizes]) -> Sizes:
+    """The sums, by place."""
+    sums: Counter[Place] = Counter()
+    for sizes in parts:
+        sums.update(sizes)
+    return sums
 
 
 def share_out(containers: Iterable[Using]) -> Shares:

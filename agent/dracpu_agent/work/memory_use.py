@@ -14,7 +14,17 @@ from dracpu_agent.file_threads import in_cgroup_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.container_usage import ContainerUsage
 from dracpu_agent.memory.kinds import MEMORY, Kind, Place
-from dracpu_agent.memory.use import ClaimsUse, Shares, Sizes, Using, share_out, spread, steadily, without_own_pages
+from dracpu_agent.memory.use import (
+    ClaimsUse,
+    Shares,
+    Sizes,
+    Using,
+    share_out,
+    spread,
+    steadily,
+    summed,
+    without_own_pages,
+)
 from dracpu_agent.node import NodeState
 from dracpu_agent.work.changes import Changes, Follower
 from dracpu_agent.work.memory_users import MemoryUser, memory_users
@@ -48,10 +58,7 @@ class MemoryUse:
 
     def used(self) -> Sizes:
         """Bytes that containers use of their claims, by place."""
-        used: Counter[Place] = Counter()
-        for sizes in self._driver.use.by_claim.values():
-            used.update(sizes)
-        return used
+        return summed(self._driver.use.by_claim.values())
 
     def beyond(self) -> Sizes:
         """Bytes that they use beyond their claims, by place."""
@@ -105,12 +112,14 @@ class MemoryUse:
 
     def _take_over(self, shares: Shares, unknown: set[str]) -> None:
         by_claim: dict[str, Sizes] = {}
+        not_read: dict[str, Sizes] = {}
         now: Counter[Place] = Counter()
         hidden: set[Place] = set()
         for uid, claim in self._driver.claims().items():
             devices = dict(memory_by_cdi_device(claim))
             if unknown & devices.keys():
                 hidden.update(place for sizes in devices.values() for place in sizes)
+                not_read[uid] = self._read_last(uid) or summed(devices.values())
                 continue
             used: Counter[Place] = Counter()
             for device in devices:
@@ -119,9 +128,15 @@ class MemoryUse:
             now.update({place: used[place] for sizes in devices.values() for place in sizes})
         visible = {place: size for place, size in now.items() if place not in hidden}
         former = self._driver.use.shown
-        self._driver.use = ClaimsUse(by_claim, steadily(former, visible, self._driver.promised()))
+        self._driver.use = ClaimsUse(by_claim, not_read, steadily(former, visible, self._driver.promised()))
         if self._driver.use.shown != former:
             self._changes.report()
+
+    def _read_last(self, uid: str) -> Sizes:
+        """What a claim used when it was read last; nothing as long as it used nothing."""
+        use = self._driver.use
+        used = use.by_claim.get(uid) or use.not_read.get(uid) or {}
+        return {place: size for place, size in used.items() if size}
 
     def _note_beyond(self, user: MemoryUser, found: Sizes) -> None:
         """An Event for each kind on a node, whose text stays the same while it lasts, so that it is not repeated."""

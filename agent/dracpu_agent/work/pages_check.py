@@ -12,8 +12,7 @@ from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.hugetlb import UNLIMITED
 from dracpu_agent.host.pod_pages import PodUse
 from dracpu_agent.memory.inventory import Inventory
-from dracpu_agent.memory.kinds import Place
-from dracpu_agent.memory.pages_left import PagesLook
+from dracpu_agent.memory.pages_left import PagesLook, used_by_claims
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.topology.topology import TopologyError
 
@@ -70,15 +69,13 @@ class PagesCheck:
         # Pages that a container takes meanwhile are missing in what is free, and not yet in what claims use. So a claim
         # may be refused for it, and never be granted.
         await self._look_at_use()
-        used: Counter[Place] = Counter()
-        for sizes in self._driver.use.by_claim.values():
-            used.update(sizes)
+        use = self._driver.use
         pods = await in_cgroup_thread(self._pods.read)
         try:
             machine = await in_file_thread(self._read_machine)
         except TopologyError:  # the condition MemoryReady reports it: what was read last stays in force
             machine = self._driver.inventory
-        self._driver.pages = PagesLook(machine, used, _others(pods, self._driver.pods))
+        self._driver.pages = PagesLook(machine, used_by_claims(use, machine), _others(pods, self._driver.pods))
 
 
 def _retrieved(look: asyncio.Task[None]) -> None:
