@@ -1,6 +1,7 @@
 """The driver of memory: its devices, the claims that it grants or refuses, and what it keeps of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,6 +114,17 @@ def test_pages_that_are_made_just_now_are_promised_to_nobody_and_neither_is_thei
             granted(state, 1, some(device, size))
     driver.inventory = inventory(small=272, memory=GI - 512 * MI)
     assert granted(state, 1, some("hugepages-2mi-numa000", 34 * MI)).size == 34 * MI
+
+
+def test_a_restarted_agent_does_not_take_settings_that_it_has_not_read_for_none() -> None:
+    state = node(memory_driver())
+    kept = state.checkpoint()
+    resumed, unread = (MemoryDriver(NODE, inventory(), machine()) for _ in range(2))
+    revived(kept, others=[resumed])
+    without = revived(replace(kept, spec=None), others=[unread])
+    assert (resumed.settings_known, unread.settings_known) == (True, False)
+    without.deconfigure()
+    assert unread.settings_known
 
 
 # ---- claims

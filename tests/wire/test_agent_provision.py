@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cgroup_trees import write_tree as write_cgroups
 from cgroup_trees import write_use
+from newer_agent import rewritten
 from nodes import NODE, claim_object, machine, ref, share, spec
 from whole_agent import WholeNode, whole_node
 
@@ -241,6 +242,27 @@ async def test_the_next_agent_gives_back_what_this_one_has_made(host: Host, node
     await host.until(512, 64)
     await host.restart(node, lambda: node.configure(wanted()))
     await host.until(64, 64)
+
+
+async def test_own_pages_stay_while_the_settings_of_a_newer_agent_cannot_be_read(host: Host, node: WholeNode) -> None:
+    """They may want all of these pages."""
+
+    def newer(record: dict[str, Any]) -> None:
+        record["spec"]["settings"]["mode"] = "weighted"
+
+    def downgrade() -> None:
+        stored = node.root / "state/checkpoint.json"
+        stored.write_bytes(rewritten(stored.read_bytes(), newer))
+        node.api.edit("cpunodes", NODE, newer)
+
+    node.configure(wanted(512))
+    await host.until(512, 64)
+    await node.api.until(lambda: offered(node) == GIB)
+    await host.restart(node, downgrade)
+    await node.api.until(lambda: node.status["phase"] == "Failed")
+    assert host.pages() == 512
+    node.configure(wanted(100))
+    await host.until(100, 64)
 
 
 async def test_pages_of_a_machine_that_was_restarted_are_not_taken_away(host: Host, node: WholeNode) -> None:

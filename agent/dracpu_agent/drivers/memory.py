@@ -66,6 +66,8 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         self.pages: PagesLook | None = None  # before the latest claim was granted; None: nothing reads them
         self.allocatable_pages: Mapping[int, int] = {}  # size of a page -> bytes that the kubelet offers to pods
         self.own_pages = OwnPages()
+        # False before settings were applied, or it was read that there are none: until then, pages stay as they are
+        self.settings_known = False
         self._topology = topology
         self._node_name = node_name
         self._publishing = Publishing()
@@ -98,10 +100,12 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
     def configure(self, spec: CpuNodeSpec) -> None:
         """Applies settings. Devices that go away, or lose their memory, stay published, closed to new claims, until the
         node has `settled`."""
+        self.settings_known = True
         self._publishing.configure(spec)
 
     def deconfigure(self) -> None:
         """No config selects this node any more: nothing is offered, claims keep what they hold."""
+        self.settings_known = True
         self._publishing.deconfigure()
 
     @property
@@ -181,7 +185,7 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         return self._promises.claims()
 
     def wanted_pages(self) -> Mapping[Place, int]:
-        """How many hugepages the settings name, by place."""
+        """How many hugepages the settings name, by place. Without `settings_known`, an empty answer means nothing."""
         spec = self._publishing.spec
         return {} if spec is None else wanted_pages(spec.settings.memory)
 

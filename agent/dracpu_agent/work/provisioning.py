@@ -80,7 +80,8 @@ class Provisioning:
             await self._follow(asyncio.get_running_loop().time)
 
     async def _follow(self, now: Callable[[], float]) -> None:
-        if self._driver.settling or not self._pending():
+        # settings of a newer agent cannot be read after a downgrade: they may want all pages that it has made
+        if not self._driver.settings_known or self._driver.settling or not self._pending():
             self._due = None
             self._set_problem("")
         elif self._due is None or now() >= self._due or self._driver.wanted_pages() != self._tried:
