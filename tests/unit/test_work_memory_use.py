@@ -1,12 +1,15 @@
 """What the agent reads of the containers' cgroups, and what follows from it for claims of hugepages."""
 
-from collections.abc import Mapping
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 from memory_claims_node import MI, OneNode, some
 
 from dracpu_agent.cluster.events import Subject
+from dracpu_agent.errors import NotReadyError
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.container_usage import ContainerUsage, NumaUsage
 from dracpu_agent.host.pod_pages import PodUse
@@ -38,24 +41,39 @@ class Machine:
         self.unreadable: set[str] = set()
         self.counts_nodes = True
         self.taken = 0  # bytes, by programs without claims
+        self.free_at = -1  # the read at which the containers free all pages; -1: none
+        self.step = 0
+        self.reads, self.may_end = threading.Event(), threading.Event()
+        self.may_end.set()
         self.changes = Changes(self.node.state)
         self.use = MemoryUse(self.node.state, self.driver, self, self.changes, Events())  # type: ignore[arg-type]
-        self.pages = PagesCheck(self.driver, NoPods(), self.inventory, self.use.look)
+        self.pages = PagesCheck(self.driver, NoPods(self.next_step), self.inventory, self.use.look)
 
     def read(self, pod_uid: str, container_id: str) -> ContainerUsage | None:
         """Returns what a container uses."""
         if container_id in self.unreadable:
             raise CgroupError("it cannot be read")
+        self.next_step()
         pages = {SMALL: self.used.get(container_id, 0)}
+        if not self.reads.is_set():
+            self.reads.set()
+            assert self.may_end.wait(20)
         numa = {0: NumaUsage(0, 0, pages if self.counts_nodes else {})}
         return ContainerUsage(0, 2**63 - 1, 0, 0, 0, 0, pages, pages, numa)
 
     def inventory(self) -> Inventory:
         """Returns the pages of the machine."""
+        self.next_step()
         free = (ALL - self.taken - sum(self.used.values())) // SMALL
         near, *others = self.driver.inventory.nodes
         pages = (replace(near.pages[0], free=free), *near.pages[1:])
         return replace(self.driver.inventory, nodes=(replace(near, pages=pages), *others))
+
+    def next_step(self) -> None:
+        """One read follows after the other."""
+        if self.step == self.free_at:
+            self.used.clear()
+        self.step += 1
 
     def run(self, number: int, size: int) -> str:
         """Runs a container with a claim; returns its id."""
@@ -72,7 +90,11 @@ class Machine:
 class NoPods:
     """No pod requests hugepages in its spec."""
 
+    def __init__(self, next_step: Callable[[], None]) -> None:
+        self.next_step = next_step
+
     def read(self) -> Mapping[str, Mapping[int, PodUse]]:
+        self.next_step()
         return {}
 
 
@@ -109,3 +131,30 @@ async def test_a_claim_that_was_never_read_uses_no_more_than_it_has_or_than_is_i
     machine.taken = ALL // 4
     assert await machine.used_by_claims() == ALL // 2
     machine.node.prepare(2, some(DEVICE, ALL // 4))
+
+
+@pytest.mark.parametrize("freed_at", [0, 1, 2, 3])
+async def test_pages_that_are_freed_during_a_look_do_not_count_twice(freed_at: int) -> None:
+    machine = Machine()
+    container = machine.run(1, ALL // 2)
+    machine.used[container] = ALL // 2
+    machine.taken = ALL // 2
+    machine.free_at = freed_at
+    await machine.pages.look()
+    with pytest.raises(NotReadyError, match="and 0 are left"):
+        machine.node.prepare(2, some(DEVICE, SMALL))
+
+
+async def test_an_older_reading_does_not_replace_a_newer_one() -> None:
+    machine = Machine()
+    container = machine.run(1, ALL // 2)
+    machine.used[container] = ALL // 4
+    machine.may_end.clear()
+    first = asyncio.create_task(machine.use.look())
+    await asyncio.to_thread(machine.reads.wait, 20)
+    machine.used[container] = ALL // 2
+    second = asyncio.create_task(machine.use.look())
+    await asyncio.wait((second,), timeout=0.1)  # time in which it could overtake the first
+    machine.may_end.set()
+    await asyncio.gather(first, second)
+    assert machine.use.used() == {NEAR: ALL // 2}

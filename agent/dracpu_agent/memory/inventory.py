@@ -55,6 +55,17 @@ class Inventory:
         return sorted({pages.size for node in self.nodes for pages in node.pages})
 
 
+def with_fewer_free(found: Inventory, other: Inventory) -> Inventory:
+    """What was found, with no more free pages than another look has found."""
+    free = {(node.numa, pages.size): pages.free for node in other.nodes for pages in node.pages}
+
+    def fewer(numa: int, pages: Pages) -> Pages:
+        return replace(pages, free=min(pages.free, free.get((numa, pages.size), pages.free)))
+
+    nodes = (replace(node, pages=tuple(fewer(node.numa, pages) for pages in node.pages)) for node in found.nodes)
+    return replace(found, nodes=tuple(nodes))
+
+
 SURPLUS_LOOKS: Final = 7  # over which surplus pages count although they are gone: 30 s, with a look every 5 s
 
 

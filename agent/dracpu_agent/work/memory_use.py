@@ -52,6 +52,7 @@ class MemoryUse:
         self._changes = changes
         self._follower = Follower(changes)
         self._asked = False
+        self._one_look = asyncio.Lock()
         self._events = events
         self._beyond: Counter[Place] = Counter()
         self._failed: frozenset[str] = frozenset()  # containers whose cgroups could not be read
@@ -85,7 +86,11 @@ class MemoryUse:
         return frozenset((*self._driver.claims(), *containers))
 
     async def look(self) -> None:
-        """Reads once."""
+        """Reads once; a look begins when the one before it has ended, so that no older reading replaces a newer one."""
+        async with self._one_look:
+            await self._look()
+
+    async def _look(self) -> None:
         users = list(memory_users(self._node, self._driver))
         read = await in_cgroup_thread(self._read, users)
         self._failed = frozenset(user.container.id for user in users).difference(read)

@@ -11,7 +11,7 @@ from dracpu_agent.file_threads import in_cgroup_thread, in_file_thread
 from dracpu_agent.host.cgroup_errors import CgroupError
 from dracpu_agent.host.hugetlb import UNLIMITED
 from dracpu_agent.host.pod_pages import PodUse
-from dracpu_agent.memory.inventory import Inventory
+from dracpu_agent.memory.inventory import Inventory, with_fewer_free
 from dracpu_agent.memory.pages_left import PagesLook, used_by_claims
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.topology.topology import TopologyError
@@ -66,16 +66,20 @@ class PagesCheck:
         await self._look()
 
     async def _look(self) -> None:
-        # Pages that a container takes meanwhile are missing in what is free, and not yet in what claims use. So a claim
-        # may be refused for it, and never be granted.
+        # Pages that are taken or freed meanwhile are missing in what is free, before or after the other reads. So a
+        # claim may be refused for them, and no page counts twice.
+        before = await in_file_thread(self._machine)
         await self._look_at_use()
         use = self._driver.use
         pods = await in_cgroup_thread(self._pods.read)
-        try:
-            machine = await in_file_thread(self._read_machine)
-        except TopologyError:  # the condition MemoryReady reports it: what was read last stays in force
-            machine = self._driver.inventory
+        machine = with_fewer_free(await in_file_thread(self._machine), before)
         self._driver.pages = PagesLook(machine, used_by_claims(use, machine), _others(pods, self._driver.pods))
+
+    def _machine(self) -> Inventory:
+        try:
+            return self._read_machine()
+        except TopologyError:  # the condition MemoryReady reports it: what was read last stays in force
+            return self._driver.inventory
 
 
 def _retrieved(look: asyncio.Task[None]) -> None:
