@@ -16,7 +16,7 @@ from dracpu_agent.host.pod_pages import PodUse
 from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Kind, Place
 from dracpu_agent.work.changes import Changes
-from dracpu_agent.work.memory_use import MemoryUse
+from dracpu_agent.work.memory_use import SHOWN_SECONDS, MemoryUse
 from dracpu_agent.work.pages_check import PagesCheck
 
 SMALL = 2 * MI
@@ -158,3 +158,26 @@ async def test_an_older_reading_does_not_replace_a_newer_one() -> None:
     machine.may_end.set()
     await asyncio.gather(first, second)
     assert machine.use.used() == {NEAR: ALL // 2}
+
+
+async def test_use_alone_changes_what_is_shown_once_in_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    container = machine.run(1, ALL // 2)
+    await machine.use.look()
+    shown = []
+    for used in range(0, ALL // 2 + SMALL, 2 * SMALL):
+        machine.used[container] = used
+        await machine.use.look()
+        shown.append(machine.driver.use.shown[NEAR])
+        assert machine.use.used() == {NEAR: used}, "metrics are exact"
+    assert shown == [0, *[2 * SMALL] * (len(shown) - 1)]
+    machine.node.prepare(2, some(DEVICE, SMALL))
+    await machine.use.look()
+    assert machine.driver.use.shown == {NEAR: ALL // 2}, "promises have changed"
+    machine.used[container] = 0
+    await machine.use.look()
+    assert machine.driver.use.shown == {NEAR: ALL // 2}
+    now = asyncio.get_running_loop().time()
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now + SHOWN_SECONDS)
+    await machine.use.look()
+    assert machine.driver.use.shown == {NEAR: 0}

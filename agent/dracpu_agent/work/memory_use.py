@@ -30,6 +30,7 @@ from dracpu_agent.work.changes import Changes, Follower
 from dracpu_agent.work.memory_users import MemoryUser, memory_users
 
 LOOK_SECONDS: Final = 30.0
+SHOWN_SECONDS: Final = 300.0
 REASON: Final = "MemoryBeyondClaim"
 
 log = structlog.get_logger("memory")
@@ -52,6 +53,8 @@ class MemoryUse:
         self._changes = changes
         self._follower = Follower(changes)
         self._asked = False
+        self._promised: Sizes = {}  # when the CpuNode was given something to show
+        self._shown_until = 0.0  # the loop's time before which it shows nothing else while promises stay the same
         self._one_look = asyncio.Lock()
         self._events = events
         self._beyond: Counter[Place] = Counter()
@@ -133,9 +136,21 @@ class MemoryUse:
             now.update({place: used[place] for sizes in devices.values() for place in sizes})
         visible = {place: size for place, size in now.items() if place not in hidden}
         former = self._driver.use.shown
-        self._driver.use = ClaimsUse(by_claim, not_read, steadily(former, visible, self._driver.promised()))
+        self._driver.use = ClaimsUse(by_claim, not_read, self._to_show(former, visible))
         if self._driver.use.shown != former:
             self._changes.report()
+
+    def _to_show(self, former: Sizes, now: Sizes) -> Sizes:
+        """What the CpuNode shows: another amount at once when promises have changed, and else every SHOWN_SECONDS at
+        most, as each is a write to the API server."""
+        promised, time = self._driver.promised(), asyncio.get_running_loop().time()
+        shown = steadily(former, now, promised)
+        if promised == self._promised and shown != former:
+            if time < self._shown_until:
+                return former
+            self._shown_until = time + SHOWN_SECONDS
+        self._promised = promised
+        return shown
 
     def _read_last(self, uid: str) -> Sizes:
         """What a claim used when it was read last; nothing as long as it used nothing."""
