@@ -291,6 +291,25 @@ def test_while_pages_are_given_back_they_are_neither_ordinary_memory_nor_pages()
     assert own.observed(inventory(), "boot 1").places == ()
 
 
+@pytest.mark.parametrize("there", [0, 100, 512])
+def test_a_change_of_several_steps_counts_as_a_whole_from_its_beginning(there: int) -> None:
+    """While it goes on, the pages of earlier steps are there, and the memory of later ones is not."""
+    own = OwnPages().aiming({HERE: 512}).observed(inventory(small=there), "boot 1")
+    now = room(own.cautious(inventory(small=there)), NOTHING_RESERVED)
+    assert (now.get(HERE, 0), now[Place(0, MEMORY)]) == (there * 2 * MI, 3 * GI)
+    over = own.aiming({})
+    assert over.cautious(inventory(small=there)) == inventory(small=there)
+    assert over.state() == own.state()
+
+
+def test_pages_that_will_be_given_back_are_nobodys_until_all_of_them_are_gone() -> None:
+    own = made(HERE, 512, inventory(small=512)).aiming({HERE: 100})
+    for machine in (inventory(small=512), inventory(small=300), inventory(small=100)):
+        now = room(own.observed(machine, "boot 1").cautious(machine), NOTHING_RESERVED)
+        still = count(machine, HERE) * 2 * MI
+        assert (now[HERE], now[Place(0, MEMORY)]) == (200 * MI, 4 * GI - still)
+
+
 class Machine(RuleBasedStateMachine):
     """An agent, others that make and take pages, claims, and a kernel that gives fewer pages than it is asked for."""
 

@@ -24,6 +24,7 @@ from dracpu_api.settings import CpuNodeSpec, MemorySettings, ProvisionedPages
 from dracpu_sandbox.machines.description import Memory
 from dracpu_sandbox.machines.presets import LAB
 from dracpu_sandbox.machines.tree import directory, write_tree
+from dracpu_sandbox.node.plugins import KubeletError
 
 DRIVER = "dra.memory"
 MIB, GIB = 2**20, 2**30
@@ -359,24 +360,64 @@ async def test_pages_are_made_only_when_the_checkpoint_has_recorded_them(
     assert recorded == [{"own": 448, "total": 512, "others": 64}]
 
 
-async def test_memory_that_is_promised_at_the_last_moment_is_not_made_into_pages(
+async def test_memory_that_will_become_pages_is_promised_to_nobody_from_the_first_step(
     host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Only the first of two steps has begun; what neither of them takes is still there for claims."""
     await node.api.until(lambda: offered(node, MEMORY))
-    loop, check = asyncio.get_running_loop(), PagePools.check
-    claims = iter([1])
+    loop, check, there = asyncio.get_running_loop(), PagePools.check, offered(node, MEMORY)
+    left = there - (1000 - 64) * 2 * MIB
+    claims, answers = iter([(1, left + 4096), (2, left)]), []
 
     def prepare_first(pools: PagePools, change: Change) -> None:
-        for number in claims:
-            size = offered(node, MEMORY) // MIB * MIB - 20 * MIB
-            asyncio.run_coroutine_threadsafe(prepare(node, number, MEMORY, size), loop).result(20)
+        for number, size in claims:
+            answer = asyncio.run_coroutine_threadsafe(prepare(node, number, MEMORY, size), loop)
+            answers.append(type(answer.exception(20)))
         check(pools, change)
 
     monkeypatch.setattr(PagePools, "check", prepare_first)
-    node.configure(wanted(512))
-    await reported(node, "ProvisionIncomplete")
-    assert host.pages() == 74
-    assert node.condition("MemoryReady")["reason"] != "PromiseNotKept"
+    node.configure(wanted(1000))
+    await host.until(1000, 64)
+    assert answers == [KubeletError, type(None)]
+    await reported(node, "Ready")
+
+
+async def test_slices_are_written_when_a_change_begins_and_when_it_ends(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first figures have less ordinary memory, the last ones the pages; there are none of each step."""
+    await node.api.until(lambda: offered(node, MEMORY))
+    before, shown, check, loop = offered(node, MEMORY), [], PagePools.check, asyncio.get_running_loop()
+    less = before - 1436 * 2 * MIB
+
+    def look_first(pools: PagePools, change: Change) -> None:
+        published = node.api.until(lambda: offered(node, MEMORY) == less)
+        asyncio.run_coroutine_threadsafe(published, loop).result(20)
+        shown.append(offered(node))
+        check(pools, change)
+
+    monkeypatch.setattr(PagePools, "check", look_first)
+    node.configure(wanted(1500))
+    await host.until(1500, 64)
+    await node.api.until(lambda: offered(node) == 3000 * MIB)
+    assert offered(node, MEMORY) == less
+    assert shown == [128 * MIB] * 3
+
+
+async def test_a_change_that_takes_long_offers_its_pages_before_it_ends(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, check = asyncio.get_running_loop(), PagePools.check
+
+    def wait_for_slices(pools: PagePools, change: Change) -> None:
+        published = node.api.until(lambda: offered(node) == change.now * 2 * MIB)
+        asyncio.run_coroutine_threadsafe(published, loop).result(20)
+        check(pools, change)
+
+    monkeypatch.setattr(PagePools, "check", wait_for_slices)
+    monkeypatch.setattr("dracpu_agent.work.provisioning.REFRESH_SECONDS", 0.0)
+    node.configure(wanted(1500))
+    await host.until(1500, 64)
 
 
 async def test_large_numbers_are_written_in_steps(host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch) -> None:

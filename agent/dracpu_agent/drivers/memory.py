@@ -195,7 +195,9 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
 
     def promises(self) -> Promises:
         """The promises that have to be kept when pages are made or given back."""
-        there, held = self.room(), self._promises.held()
+        # a change that goes on leaves the memory that claims need which have become known since it began
+        there = self._room(self.own_pages.aiming({}).cautious(self.inventory))
+        held = self._promises.held()
         promised = total([*held, *self._kept(there, held)])
         reserved = self._publishing.offer_settings.reserved
         return Promises(self._room, promised, reserved=reserved, system=self.system or 0)

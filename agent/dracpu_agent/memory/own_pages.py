@@ -43,6 +43,7 @@ class OwnPages:
     _pools: Mapping[Place, _Pool] = field(default_factory=dict)
     _boot: str = ""
     _giving: Mapping[Place, int] = field(default_factory=dict)  # the totals of places that are being made smaller
+    _aims: Mapping[Place, int] = field(default_factory=dict)  # the totals when a change that takes several steps ends
 
     def of(self, place: Place) -> int:
         """How many pages of a place the agent has made."""
@@ -70,15 +71,19 @@ class OwnPages:
             own = max(0, pool.own - max(0, pool.total - total))
             if own or pool.own:  # one that has just become empty stays until it is counted again
                 pools[place] = _Pool(own, total, pool.others)
-        return OwnPages(pools, boot)
+        return OwnPages(pools, boot, {}, self._aims)
+
+    def aiming(self, totals: Mapping[Place, int]) -> "OwnPages":
+        """Places will get these numbers of pages, perhaps in several steps; without any, the change has ended."""
+        return replace(self, _aims=totals)
 
     def intending(self, change: Change) -> "OwnPages":
         """The pages will be changed now. They were counted just before."""
         if not change.grows:
-            return OwnPages(self._pools, self._boot, {**self._giving, change.place: change.then})
+            return replace(self, _giving={**self._giving, change.place: change.then})
         own = self.of(change.place)
         pool = _Pool(own + change.then - change.now, change.then, change.now - own)
-        return OwnPages({**self._pools, change.place: pool}, self._boot, self._giving)
+        return replace(self, _pools={**self._pools, change.place: pool})
 
     def agrees_with(self, inventory: Inventory) -> bool:
         """Whether the pages are as they were counted last."""
@@ -86,8 +91,10 @@ class OwnPages:
 
     def cautious(self, inventory: Inventory) -> Inventory:
         """The machine while pages are changed: those that come are no ordinary memory any more, and no pages yet;
-        those that go are no pages any more, and no ordinary memory yet."""
-        return inventory if self.agrees_with(inventory) and not self._giving else with_pages(inventory, self._between)
+        those that go are no pages any more, and no ordinary memory yet. That holds for all steps of a change from its
+        beginning."""
+        changing = self._giving or self._aims or not self.agrees_with(inventory)
+        return with_pages(inventory, self._between) if changing else inventory
 
     def state(self) -> dict[str, object]:
         """The pages as JSON; nothing without any."""
@@ -101,9 +108,8 @@ class OwnPages:
     def _between(self, numa: int, pages: Pages) -> Pages:
         place = Place(numa, Kind(pages.size))
         pool = self._pools.get(place)
-        if pool is None:
-            return pages
-        coming = self._giving.get(place, pool.total)
+        total = pages.count if pool is None else pool.total
+        coming = self._giving.get(place, self._aims.get(place, total))
         moving = abs(pages.count - coming)
         return replace(pages, count=min(pages.count, coming), surplus=pages.surplus + moving)
 

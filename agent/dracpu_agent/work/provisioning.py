@@ -2,7 +2,9 @@
 
 memory/provision.py decides which pages. The kernel may make fewer than it is asked for; they are asked for again after
 a minute, and at once when the settings change. Large numbers are written in steps, because the kernel moves memory
-about while it makes pages: what is free is read again before each step.
+about while it makes pages: what is free is read again before each step. Before the first step, everything that will
+change is taken off what is offered; what has come of it is offered when the last step has ended, and after a long time
+in between. So the node's slices are not written with each step.
 """
 
 import asyncio
@@ -25,6 +27,7 @@ from dracpu_agent.topology.topology import TopologyError
 from dracpu_agent.work.changes import Changes, Follower
 
 AGAIN_SECONDS: Final = 60.0  # while pages are missing, or cannot be given back yet
+REFRESH_SECONDS: Final = 10.0  # how often what has changed is offered while a change goes on
 STEP: Final = 1024**3  # bytes of pages that are made by one write
 
 FEWER: Final = "the kernel found no more memory in one piece; the agent tries again every minute"
@@ -70,6 +73,9 @@ class Provisioning:
         self._changes = changes
         self._follower = Follower(changes)
         self._tried: Mapping[Place, int] = {}  # what was wanted when it was tried last
+        self._aims: dict[Place, int] = {}  # how many pages places will have when the change that goes on has ended
+        self._changed = False  # whether there are pages that are not offered yet, or have gone
+        self._refreshed = 0.0  # when the node was refreshed last, by the loop's clock
         self._due: float | None = None  # when it is tried again, by the loop's clock
         self.problem = ""
 
@@ -100,14 +106,21 @@ class Provisioning:
         except (TopologyError, PoolError, ClaimError) as error:
             self._set_problem(str(error))
         else:
-            self._set_problem("; ".join(self._missing(reasons)))
+            if self._driver.wanted_pages() == self._tried:
+                self._set_problem("; ".join(self._missing(reasons)))
 
     async def _change_pages(self) -> Mapping[Place, str]:
-        """Changes as many pages as can be changed now; returns why places have fewer pages than wanted. Raises
-        TopologyError, PoolError and, if the checkpoint cannot be written, ClaimError."""
+        """Changes as many pages as can be changed now, for the settings as they are now; returns why places have fewer
+        pages than wanted. Raises TopologyError, PoolError and, if the checkpoint cannot be written, ClaimError."""
+        self._refreshed = asyncio.get_running_loop().time()
+        try:
+            return await self._steps(await self._look())
+        finally:
+            self._end_change()
+
+    async def _steps(self, found: Found) -> Mapping[Place, str]:
         fewer: dict[Place, str] = {}  # where the kernel has made fewer pages than it was asked for
-        found = await self._look()
-        while True:
+        while self._driver.wanted_pages() == self._tried:
             change, reasons = self._next(found, fewer)
             if change is None:
                 return {**reasons, **fewer}
@@ -117,16 +130,40 @@ class Provisioning:
             found = await self._write(change)
             if count(found.inventory, change.place) != change.then:
                 fewer[change.place] = FEWER
+        return fewer  # the change for the new settings begins at once
 
     def _next(self, found: Found, done: Collection[Place]) -> tuple[Change | None, Mapping[Place, str]]:
         """The first step of the next change; and why places get fewer pages than wanted."""
         driver = self._driver
         promises = replace(driver.promises(), used=self._use.used())
         planned = plan(found, driver.wanted_pages(), driver.own_pages, promises)
-        return next((_step(change) for change in planned.changes if change.place not in done), None), planned.reasons
+        changes = [change for change in planned.changes if change.place not in done]
+        self._aim({change.place: change.then for change in changes})
+        steps = (_step(change, self._aims[change.place]) for change in changes)
+        return next((step for step in steps if step is not None), None), planned.reasons
+
+    def _aim(self, totals: Mapping[Place, int]) -> None:
+        """Takes the pages that will come or go off what is offered. Later steps go no further, so that this happens
+        once for each place."""
+        if totals.keys() - self._aims.keys():
+            self._aims = {**totals, **self._aims}
+            self._driver.own_pages = self._driver.own_pages.aiming(self._aims)
+            self._refresh()
+
+    def _end_change(self) -> None:
+        if self._aims:
+            self._aims = {}
+            self._driver.own_pages = self._driver.own_pages.aiming({})
+            self._changed = True
+        if self._changed:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        self._changed, self._refreshed = False, asyncio.get_running_loop().time()
+        self._node.refresh()
 
     async def _write(self, change: Change) -> Found:
-        """Returns what there is then. From the beginning, no claim is promised the pages or their memory."""
+        """Returns what there is then."""
         driver, before = self._driver, self._driver.own_pages
         driver.own_pages = before.intending(change)
         try:
@@ -156,8 +193,9 @@ class Provisioning:
         own = driver.own_pages.observed(found.inventory, found.boot)
         changed = own != driver.own_pages
         driver.own_pages = own
-        if driver.follow_machine(found.inventory) or changed:
-            self._node.refresh()
+        self._changed = driver.follow_machine(found.inventory) or changed or self._changed
+        if self._changed and asyncio.get_running_loop().time() >= self._refreshed + REFRESH_SECONDS:
+            self._refresh()
         return found
 
     def _missing(self, reasons: Mapping[Place, str]) -> Iterator[str]:
@@ -174,7 +212,9 @@ class Provisioning:
             self._changes.report()
 
 
-def _step(change: Change) -> Change:
-    """The first step of a change."""
+def _step(change: Change, aim: int) -> Change | None:
+    """The first step of a change that goes no further than to a number of pages; None if there is none."""
     most = max(1, STEP // change.place.kind.page)
-    return replace(change, then=min(change.then, change.now + most))
+    then = min(change.then, aim, change.now + most) if change.grows else max(change.then, aim)
+    step = replace(change, then=then)
+    return step if then != change.now and step.grows == change.grows else None
