@@ -51,7 +51,7 @@ def test_pods_keep_their_memory_when_it_is_turned_off_and_end_cleanly(
     offering.configure(memory={"enabled": True})
     eventually(partial(assert_offered, node, offered=True))
     before, at_once = helm.revision(), {"agent.maxUnavailable": "100%"}
-    helm.upgrade("--no-hooks", values={**at_once, "agent.memory": {"enabled": False}})
+    helm.upgrade("--no-hooks", values={**at_once, "agent.memory": {"enabled": False, "provision": False}})
     eventually(lambda: assert_not_served(node), within=120)
     eventually(partial(assert_offered, node, offered=False))
     assert limits(workspace) == held

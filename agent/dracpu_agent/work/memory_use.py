@@ -30,6 +30,7 @@ from dracpu_agent.work.changes import Changes, Follower
 from dracpu_agent.work.memory_users import MemoryUser, memory_users
 
 LOOK_SECONDS: Final = 30.0
+PACE_SECONDS: Final = 3.0  # between two looks at least, when containers or claims come and go: each look reads them all
 SHOWN_SECONDS: Final = 300.0
 REASON: Final = "MemoryBeyondClaim"
 
@@ -79,8 +80,13 @@ class MemoryUse:
         while True:
             self._asked, seen = False, self._subjects()
             await self.look()
-            due = loop.time() + LOOK_SECONDS if seen else None
-            while not self._asked and seen == self._subjects() and (due is None or loop.time() < due):
+            looked = loop.time()
+            due = looked + LOOK_SECONDS if seen else None
+            while not self._asked and (due is None or loop.time() < due):
+                if seen != self._subjects():
+                    due = looked + PACE_SECONDS
+                    if loop.time() >= due:
+                        break
                 await self._follower.next(due)
 
     def _subjects(self) -> frozenset[str]:
