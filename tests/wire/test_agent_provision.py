@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -184,10 +185,7 @@ async def test_pages_stay_while_the_node_settles(host: Host, node: WholeNode) ->
     await host.until(64, 64)
 
 
-async def test_promised_pages_are_given_back_when_the_claim_ends(
-    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dracpu_agent.work.provisioning.AGAIN_SECONDS", 0.01)
+async def test_promised_pages_are_given_back_when_the_claim_ends(host: Host, node: WholeNode) -> None:
     node.configure(wanted(512))
     await host.until(512, 64)
     await node.api.until(lambda: offered(node) == GIB)
@@ -323,6 +321,36 @@ async def test_a_kernel_that_makes_fewer_pages_is_asked_again(
         node.configure(wanted(511, 100))
     await host.until(511 if settings_change else 512, 100)
     await reported(node, "Ready")
+
+
+async def test_a_kernel_without_memory_in_one_piece_is_asked_more_and_more_seldom(
+    host: Host, node: WholeNode, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When others change pages, it is asked at once, and then as often as at first."""
+    times: list[float] = []
+
+    def refuse_quietly(pools: PagePools, change: Change) -> None:
+        times.append(asyncio.run_coroutine_threadsafe(asyncio.sleep(0, loop.time()), loop).result(20))
+
+    async def asked(number: int) -> None:
+        async with asyncio.timeout(20):
+            while len(times) < number:  # noqa: ASYNC110 - another thread counts
+                await asyncio.sleep(0.005)
+
+    loop = asyncio.get_running_loop()
+    await node.api.until(lambda: offered(node, MEMORY))
+    monkeypatch.setattr(PagePools, "write", refuse_quietly)
+    monkeypatch.setattr("dracpu_agent.work.provisioning.AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("dracpu_agent.work.provisioning.LONGEST_SECONDS", 0.4)
+    node.configure(wanted(512))
+    await asked(5)
+    assert all(later - sooner >= 0.05 * 2**number for number, (sooner, later) in enumerate(pairwise(times[:5])))
+    assert "hugepages made" not in capsys.readouterr().out
+    monkeypatch.setattr("dracpu_agent.work.provisioning.LONGEST_SECONDS", 1000.0)
+    await asked(len(times) + 1)
+    host.set(70)
+    node.read_machine_again()
+    await asked(len(times) + 1)
 
 
 async def test_an_agent_that_may_not_write_reports_what_to_do(host: Host) -> None:

@@ -1,7 +1,8 @@
 """Makes the hugepages that the settings name, and gives back its own that they do not name any more.
 
 memory/provision.py decides which pages. The kernel may make fewer than it is asked for; they are asked for again after
-a minute, and at once when the settings change. Large numbers are written in steps, because the kernel moves memory
+a minute, after two, and so on up to half an hour while none comes, and at once when the settings or the machine's pages
+change, or less is promised to claims. Large numbers are written in steps, because the kernel moves memory
 about while it makes pages: what is free is read again before each step. Before the first step, everything that will
 change is taken off what is offered; what has come of it is offered when the last step has ended, and after a long time
 in between. So the node's slices are not written with each step.
@@ -19,6 +20,7 @@ from dracpu_agent.drivers.memory import MemoryDriver
 from dracpu_agent.errors import ClaimError
 from dracpu_agent.file_threads import in_file_thread
 from dracpu_agent.host.page_pools import PoolError
+from dracpu_agent.memory.inventory import Inventory
 from dracpu_agent.memory.kinds import Place
 from dracpu_agent.memory.own_pages import Change, count
 from dracpu_agent.memory.provision import Found, lacking, plan, too_many
@@ -27,10 +29,11 @@ from dracpu_agent.topology.topology import TopologyError
 from dracpu_agent.work.changes import Changes, Follower
 
 AGAIN_SECONDS: Final = 60.0  # while pages are missing, or cannot be given back yet
+LONGEST_SECONDS: Final = 1800.0  # the time doubles up to this one while nothing comes of it
 REFRESH_SECONDS: Final = 10.0  # how often what has changed is offered while a change goes on
 STEP: Final = 1024**3  # bytes of pages that are made by one write
 
-FEWER: Final = "the kernel found no more memory in one piece; the agent tries again every minute"
+FEWER: Final = "the kernel found no more memory in one piece; the agent tries again from time to time"
 
 log = structlog.get_logger("provision")
 
@@ -73,6 +76,9 @@ class Provisioning:
         self._changes = changes
         self._follower = Follower(changes)
         self._tried: Mapping[Place, int] = {}  # what was wanted when it was tried last
+        self._promised: Mapping[Place, int] = {}  # what claims had then
+        self._machine: Inventory | None = None  # what there was then
+        self._waits = 0  # how often in a row nothing came of it
         self._aims: dict[Place, int] = {}  # how many pages places will have when the change that goes on has ended
         self._changed = False  # whether there are pages that are not offered yet, or have gone
         self._refreshed = 0.0  # when the node was refreshed last, by the loop's clock
@@ -88,11 +94,30 @@ class Provisioning:
     async def _follow(self, now: Callable[[], float]) -> None:
         # settings of a newer agent cannot be read after a downgrade: they may want all pages that it has made
         if not self._driver.settings_known or self._driver.settling or not self._pending():
-            self._due = None
+            self._due, self._waits = None, 0
             self._set_problem("")
-        elif self._due is None or now() >= self._due or self._driver.wanted_pages() != self._tried:
+            return
+        if changed := self._is_new():
+            self._waits = 0
+        if changed or self._due is None or now() >= self._due:
+            before = self._driver.inventory
             await self._try()
-            self._due = now() + AGAIN_SECONDS if self._pending() else None
+            self._machine, self._promised = self._driver.inventory, self._driver.promised()
+            self._waits = self._waits + 1 if self._machine == before else 1
+            self._due = now() + self._wait() if self._pending() else None
+
+    def _wait(self) -> float:
+        driver = self._driver
+        if too_many(driver.inventory, driver.wanted_pages(), driver.own_pages):
+            return AGAIN_SECONDS  # pods end and leave pages free, which no change of the node shows
+        return min(LONGEST_SECONDS, AGAIN_SECONDS * 2.0 ** min(self._waits - 1, 10))
+
+    def _is_new(self) -> bool:
+        """Whether something may come of a try that did not come of the last one."""
+        driver = self._driver
+        promised = driver.promised()
+        ended = any(promised.get(place, 0) < size for place, size in self._promised.items())
+        return ended or driver.wanted_pages() != self._tried or driver.inventory != self._machine
 
     def _pending(self) -> bool:
         driver, wanted = self._driver, self._driver.wanted_pages()
@@ -148,7 +173,8 @@ class Provisioning:
         if totals.keys() - self._aims.keys():
             self._aims = {**totals, **self._aims}
             self._driver.own_pages = self._driver.own_pages.aiming(self._aims)
-            self._refresh()
+            if not self._waits:  # most tries that follow one in vain are in vain, too
+                self._refresh()
 
     def _end_change(self) -> None:
         if self._aims:
@@ -174,14 +200,15 @@ class Provisioning:
             driver.own_pages = before
             raise
         found = await self._look()
-        log.info(
-            "hugepages made" if change.grows else "hugepages given back",
-            place=str(change.place),
-            before=change.now,
-            asked=change.then,
-            now=count(found.inventory, change.place),
-            own=driver.own_pages.of(change.place),
-        )
+        if (now := count(found.inventory, change.place)) != change.now:
+            log.info(
+                "hugepages made" if change.grows else "hugepages given back",
+                place=str(change.place),
+                before=change.now,
+                asked=change.then,
+                now=now,
+                own=driver.own_pages.of(change.place),
+            )
         return found
 
     async def _look(self) -> Found:
