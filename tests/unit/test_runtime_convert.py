@@ -108,5 +108,20 @@ def test_nodes_are_preferred_one_or_many() -> None:
         assert (policy.mode, policy.nodes) == (mode, text)
 
 
+def test_a_kernel_that_cannot_prefer_many_nodes_gets_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "_PREFERS_MANY", False)
+    response = convert.create_response(WEB, Placement(CpuSet([2]), at_creation=AtCreation((1, 3))))
+    policy = response.adjust.linux.memory_policy
+    assert (policy.mode, policy.nodes) == (nri.MPOL_PREFERRED, "1")
+
+
+@pytest.mark.parametrize(
+    ("release", "answer"),
+    [("5.14.0-427.el9", False), ("5.4.0", False), ("4.18.0", False), ("5.15.0-91-generic", True), ("6.8", True)],
+)
+def test_kernels_from_5_15_on_can_prefer_many_nodes(release: str, answer: bool) -> None:
+    assert convert.prefers_many(release) is answer
+
+
 def test_without_a_preference_the_runtime_sets_no_policy() -> None:
     assert not convert.create_response(WEB, Placement(CpuSet([2]))).adjust.linux.HasField("memory_policy")

@@ -1,5 +1,6 @@
 """Converts between NRI's messages and the records of placement/. No decisions, no I/O."""
 
+import os
 import posixpath
 import re
 from collections.abc import Iterable
@@ -23,6 +24,16 @@ _LABEL_NAME: Final = "io.kubernetes.container.name"
 _LABEL_NAMESPACE: Final = "io.kubernetes.pod.namespace"
 _LABEL_POD_NAME: Final = "io.kubernetes.pod.name"
 _LABEL_POD_UID: Final = "io.kubernetes.pod.uid"
+
+
+def prefers_many(release: str) -> bool:
+    """Whether a kernel can prefer several NUMA nodes: Linux 5.15 and later. Older ones refuse the policy, and the
+    container would not start."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return found is None or (int(found[1]), int(found[2])) >= (5, 15)
+
+
+_PREFERS_MANY: Final = prefers_many(os.uname().release)  # the kernel stays the same while the agent runs
 
 
 class _Pod(NamedTuple):
@@ -101,6 +112,7 @@ def _give(message: nri.ContainerAdjustment, given: AtCreation) -> None:
             destination=mount.destination, type=mount.type, source=mount.source, options=list(mount.options)
         )
     if nodes := given.preferred_nodes:
+        nodes = nodes if _PREFERS_MANY else nodes[:1]
         policy = message.linux.memory_policy
         policy.mode = nri.MPOL_PREFERRED if len(nodes) == 1 else nri.MPOL_PREFERRED_MANY
         policy.nodes = str(CpuSet(nodes))  # the kernel's lists of nodes have the format of those of CPUs
