@@ -33,13 +33,19 @@ from dracpu_agent.observe.exposition import Counter
 from dracpu_agent.observe.memory_metrics import memory_families
 from dracpu_agent.placement.container import Limits
 from dracpu_agent.report.conditions import Condition
-from dracpu_agent.report.memory import memory_condition, not_counted_condition, shared_pages_condition
+from dracpu_agent.report.memory import (
+    broken_promises,
+    memory_condition,
+    not_counted_condition,
+    shared_pages_condition,
+)
 from dracpu_agent.service import Companion, Shared
 from dracpu_agent.topology.topology import Topology
 from dracpu_agent.work.kubelet_manager import ManagerWatch
 from dracpu_agent.work.late_corrections import LateCorrections
 from dracpu_agent.work.memory_counted import CountedClaims
 from dracpu_agent.work.memory_kills import MemoryKills
+from dracpu_agent.work.memory_promises import BrokenPromises
 from dracpu_agent.work.memory_use import MemoryUse
 from dracpu_agent.work.memory_watch import MemoryWatch
 from dracpu_agent.work.page_limits import PREPARE_SECONDS, PageLimits
@@ -100,6 +106,9 @@ class MemoryCompanion:
         self._kills = MemoryKills(
             shared.node, driver, ooms, shared.changes, shared.events, kills.count, open_watch=open_watch
         )
+        self._broken = BrokenPromises(
+            options.node_name, partial(broken_promises, driver), shared.changes, shared.events
+        )
         self._counted = CountedClaims(shared.node, driver, shared.changes, shared.events)
         self._corrections = LateCorrections(
             shared.node,
@@ -122,6 +131,7 @@ class MemoryCompanion:
             "cgroups of memory": self._tree.run,
             "kills at claims of memory": self._kills.run,
             "use of memory": self._use.run,
+            "promises of memory": self._broken.run,
             "requests beside claims": self._counted.run,
             "memory manager": self._manager.run,
             "late corrections": self._corrections.run,

@@ -153,6 +153,18 @@ def test_the_state_prints_as_a_table_for_a_running_and_a_stopped_agent():
     assert "default/claim-1" in table(document_of_checkpoint(state.checkpoint()))
 
 
+def test_an_agent_of_cpus_alone_names_claims_of_memory_with_what_to_do():
+    state = node()
+    grant = {"kind": "memory", "numaNode": 0, "memoryKind": "memory", "bytes": 1024}
+    record = {"namespace": "default", "name": "claim-1", "grants": [grant]}
+    state.adopt(freeze(CpuClaim, uid(1), record, "a grant has no CPUs"))
+    (health,) = [item for item in conditions_of(state, well()) if item.type == NodeCondition.STATE_HEALTHY]
+    assert (health.true, health.reason) == (True, "ClaimsFrozen")
+    assert "install the chart with agent.memory.enabled=true" in health.message
+    assert "default/claim-1" in health.message
+    assert "delete the pods" not in health.message
+
+
 def test_frozen_claims_are_named_with_what_to_do():
     state = node()
     state.adopt(

@@ -309,6 +309,15 @@ class MemoryDriver(Driver[MemoryAsk, MemoryClaim]):
         used = self.use.by_claim.get(claim.ref.uid)
         return () if used is None else use_of(memory_of(claim), used)
 
+    def available(self) -> tuple[Mapping[Place, int], Mapping[Place, int]]:
+        """What claims can hold in all through the published devices, and what is left of that, by place."""
+        if self._publishing.through is None:
+            return {}, {}
+        there = {place: size for place, size in self.room().items() if self._can_be_limited(place)}
+        held = self._promises.held()
+        taken = total([*held, *self._kept(there, held)])
+        return there, {place: max(0, size - taken.get(place, 0)) for place, size in there.items()}
+
     def missing(self) -> Mapping[Place, int]:
         """By how much promises exceed what is there, by place."""
         return missing(self.room(), self.promised()) if self._publishing.spec is not None else {}

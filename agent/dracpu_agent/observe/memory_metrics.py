@@ -16,13 +16,15 @@ def memory_families(driver: MemoryDriver, used: Callable[[], Sizes], beyond: Cal
     def by_kind(read: Callable[[], Sizes]) -> Callable[[], Mapping[str, float]]:
         return lambda: _by_kind(read())
 
+    def capacity() -> Sizes:
+        return driver.available()[0]
+
     def free() -> Sizes:
-        promised = driver.promised()
-        return {place: max(0, size - promised.get(place, 0)) for place, size in driver.room().items()}
+        return driver.available()[1]
 
     return (
         Readings("dra_memory_promised_bytes", "Bytes that claims hold", "kind", by_kind(driver.promised)),
-        Readings("dra_memory_capacity_bytes", "Bytes that claims can hold in all", "kind", by_kind(driver.room)),
+        Readings("dra_memory_capacity_bytes", "Bytes that claims can hold in all", "kind", by_kind(capacity)),
         Readings("dra_memory_wanted_pages", "Hugepages that the settings name", "kind", by_kind(driver.wanted_pages)),
         Readings("dra_memory_own_pages", "Hugepages that the agent has made", "kind", by_kind(driver.pages_made)),
         Readings("dra_memory_free_bytes", "Bytes that claims can still get", "kind", by_kind(free)),

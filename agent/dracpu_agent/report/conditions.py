@@ -4,9 +4,11 @@ that the agent depends on reported last.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from dracpu_agent.claims.grant import ClaimRef
+from dracpu_agent.claims.held import HeldClaim
+from dracpu_agent.claims.record import kind_of
 from dracpu_agent.cluster.slices.controller import SlicesState
 from dracpu_agent.kubelet.registration import RegistrationStatus
 from dracpu_agent.node import NodeState
@@ -201,8 +203,22 @@ def _state(node: NodeState, standing: Standing) -> Condition:
     return Condition(NodeCondition.STATE_HEALTHY, True, reason, "; ".join(message for _, message in remarks))
 
 
+def _is_of_memory(claim: HeldClaim[Any]) -> bool:
+    record = claim.frozen.record if claim.frozen is not None else None
+    return kind_of(record) == "memory"
+
+
 def _remarks(node: NodeState, standing: Standing) -> Iterable[tuple[NodeReason, str]]:
-    if frozen := [claim for claim in node.all_claims() if claim.frozen is not None]:
+    frozen = [claim for claim in node.all_claims() if claim.frozen is not None]
+    if of_memory := [claim for claim in frozen if _is_of_memory(claim) and len(node.holdings) == 1]:
+        yield (
+            NodeReason.CLAIMS_FROZEN,
+            "there are claims of memory, and this agent serves CPUs alone: install the chart with "
+            "agent.memory.enabled=true; until then, pods that use these claims cannot be deleted, and containers of "
+            f"them that restart have no limits of memory: {some_of(str(claim.ref) for claim in of_memory)}",
+        )
+        frozen = [claim for claim in frozen if claim not in of_memory]
+    if frozen:
         named = some_of(f"{claim.ref} ({claim.content})" for claim in frozen)
         yield (
             NodeReason.CLAIMS_FROZEN,

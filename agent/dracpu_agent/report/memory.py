@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from dracpu_agent.drivers.memory import MemoryDriver
+from dracpu_agent.drivers.memory_promises import memory_of
 from dracpu_agent.report.conditions import Condition, some_of
 from dracpu_api.conditions import NodeCondition, NodeReason
 from dracpu_api.quantity import format_binary
@@ -32,13 +33,8 @@ def memory_condition(
     kind = NodeCondition.MEMORY_READY
     if unlimited := _unlimited(driver, not_writable, without_limits):
         return Condition(kind, False, NodeReason.LIMITS_NOT_WRITABLE, unlimited)
-    if missing := driver.missing():
-        lacking = ", ".join(f"{format_binary(size)} of {place}" for place, size in sorted(missing.items()))
-        message = (
-            f"claims were promised more than there is: {lacking} are lacking, because pages were taken away or the "
-            "settings reserve more; nothing more is promised there until claims end or pages come back"
-        )
-        return Condition(kind, False, NodeReason.PROMISE_NOT_KEPT, message)
+    if broken := broken_promises(driver):
+        return Condition(kind, False, NodeReason.PROMISE_NOT_KEPT, broken)
     remarks = []
     if static_manager:
         remarks.append((NodeReason.STATIC_MEMORY_MANAGER, _STATIC))
@@ -51,6 +47,20 @@ def memory_condition(
         remarks.append((NodeReason.PROVISION_INCOMPLETE, not_provisioned))
     reason = remarks[0][0] if remarks else NodeReason.READY
     return Condition(kind, True, reason, "; ".join(message for _, message in remarks))
+
+
+def broken_promises(driver: MemoryDriver) -> str:
+    """Of which memory claims were promised more than there is, and which claims; "" where there is enough."""
+    missing = driver.missing()
+    if not missing:
+        return ""
+    lacking = ", ".join(f"{format_binary(size)} of {place}" for place, size in sorted(missing.items()))
+    claims = (claim for claim in driver.claims().values() if not missing.keys().isdisjoint(memory_of(claim)))
+    return (
+        f"claims were promised more than there is: {lacking} are lacking, because pages were taken away or the "
+        "settings reserve more; nothing more is promised there until claims end or pages come back; claims on it are "
+        f"{some_of(sorted(str(claim.ref) for claim in claims))}"
+    )
 
 
 def shared_pages_condition(driver: MemoryDriver) -> Condition | None:

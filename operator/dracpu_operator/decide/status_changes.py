@@ -12,6 +12,7 @@ _WARNINGS_AT_FIRST: Final = frozenset(
         ConfigReason.STOPPED,
         ConfigReason.NODES_FAILED,
         ConfigReason.AGENTS_NOT_READY,
+        ConfigReason.MEMORY_NOT_READY,
         ConfigReason.NODES_FROZEN,
         ConfigReason.NODES_IN_TROUBLE,
         ConfigReason.NODES_LEAVING,
