@@ -116,8 +116,8 @@ def _of_sizes(container: Directory, sizes: Iterable[int], name: str) -> Mapping[
 
 
 def _by_numa(container: Directory, sizes: Iterable[int]) -> Mapping[int, NumaUsage]:
-    anon, file = (_of_nodes(container, f"{_MEMORY}.numa_stat", name) for name in ("anon", "file"))
-    pages = {size: _of_nodes(container, f"{CONTROLLER}.{size_text(size)}.numa_stat") for size in sizes}
+    anon, file = _of_nodes(container, f"{_MEMORY}.numa_stat", "anon ", "file ")
+    pages = {size: _of_nodes(container, f"{CONTROLLER}.{size_text(size)}.numa_stat", "total=")[0] for size in sizes}
     nodes = sorted({*anon, *file, *(node for of_nodes in pages.values() for node in of_nodes)})
     return {
         node: NumaUsage(
@@ -129,12 +129,19 @@ def _by_numa(container: Directory, sizes: Iterable[int]) -> Mapping[int, NumaUsa
     }
 
 
-def _of_nodes(container: Directory, name: str, first: str = "") -> Mapping[int, int]:
-    """NUMA node -> bytes, from the line of a file that begins with this word: "anon N0=4096 N1=0"."""
-    lines = (line.split() for line in (container.read(name) or "").splitlines())
-    words = next((line for line in lines if not first or line[:1] == [first]), [])
-    pairs = (word.removeprefix("N").partition("=") for word in words if word.startswith("N"))
-    return {int(node): bytes_in(number, f"{container.path / name}") for node, _, number in pairs if node.isdecimal()}
+def _of_nodes(container: Directory, name: str, *beginnings: str) -> list[Mapping[int, int]]:
+    """NUMA node -> bytes, from the lines of a file that begin so: "anon N0=4096 N1=0"; the kernel adds up the counts of
+    all processors each time it is read."""
+    lines = (container.read(name) or "").splitlines()
+    return [
+        _by_node(next((line for line in lines if line.startswith(beginning)), ""), f"{container.path / name}")
+        for beginning in beginnings
+    ]
+
+
+def _by_node(line: str, source: str) -> Mapping[int, int]:
+    pairs = (word.removeprefix("N").partition("=") for word in line.split() if word.startswith("N"))
+    return {int(node): bytes_in(number, source) for node, _, number in pairs if node.isdecimal()}
 
 
 def _numbers(container: Directory, name: str) -> Mapping[str, int]:

@@ -30,7 +30,7 @@ from dracpu_agent.work.changes import Changes, Follower
 from dracpu_agent.work.memory_users import MemoryUser, memory_users
 
 LOOK_SECONDS: Final = 30.0
-PACE_SECONDS: Final = 3.0  # between two looks at least, when containers or claims come and go: each look reads them all
+PACE_SECONDS: Final = 5.0  # between two looks at least, when containers or claims come and go: each reads all of them
 SHOWN_SECONDS: Final = 300.0
 REASON: Final = "MemoryBeyondClaim"
 

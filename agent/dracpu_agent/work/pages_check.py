@@ -16,7 +16,7 @@ from dracpu_agent.memory.pages_left import PagesLook, used_by_claims
 from dracpu_agent.memory.pods import PodPages
 from dracpu_agent.topology.topology import TopologyError
 
-READ_SECONDS: Final = 5.0  # the kubelet gives a Prepare 45 s; a read takes milliseconds unless the node hangs
+READ_SECONDS: Final = 10.0  # the kubelet gives a Prepare 45 s, and repeats one that failed after 60 to 90 s
 
 
 class Pods(Protocol):
